@@ -1,0 +1,156 @@
+#include "base/sys.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+
+namespace bulkhead::sys {
+namespace {
+
+std::atomic<FaultHook> g_hook{nullptr};
+
+int Injected(const char* call) {
+  const FaultHook hook = g_hook.load(std::memory_order_acquire);
+  return hook == nullptr ? 0 : hook(call);
+}
+
+}  // namespace
+
+void SetFaultHook(FaultHook hook) { g_hook.store(hook, std::memory_order_release); }
+
+// The body of a wrapper: the hook's errno if it injects one, else the call's result with errno folded in.
+#define BULKHEAD_CALL(expr)                                       \
+  do {                                                            \
+    if (const int injected = Injected(__func__); injected != 0) { \
+      return -injected;                                           \
+    }                                                             \
+    auto result = (expr);                                         \
+    if (result < 0) result = -errno;                              \
+    return result;                                                \
+  } while (false)
+
+int Open(const char* path, int flags, mode_t mode) { BULKHEAD_CALL(::open(path, flags | O_CLOEXEC, mode)); }
+int OpenAt(int dir, const char* path, int flags, mode_t mode) {
+  BULKHEAD_CALL(::openat(dir, path, flags | O_CLOEXEC, mode));
+}
+int Close(int fd) { BULKHEAD_CALL(::close(fd)); }
+ssize_t Read(int fd, void* data, size_t size) { BULKHEAD_CALL(::read(fd, data, size)); }
+ssize_t Pread(int fd, void* data, size_t size, off_t offset) { BULKHEAD_CALL(::pread(fd, data, size, offset)); }
+ssize_t Write(int fd, const void* data, size_t size) { BULKHEAD_CALL(::write(fd, data, size)); }
+int Fstat(int fd, struct stat* info) { BULKHEAD_CALL(::fstat(fd, info)); }
+int Fsync(int fd) { BULKHEAD_CALL(::fsync(fd)); }
+int Ftruncate(int fd, off_t size) { BULKHEAD_CALL(::ftruncate(fd, size)); }
+int Fcntl(int fd, int command, int64_t argument) { BULKHEAD_CALL(::fcntl(fd, command, argument)); }
+int Rename(const char* from, const char* to) { BULKHEAD_CALL(::rename(from, to)); }
+int Unlink(const char* path) { BULKHEAD_CALL(::unlink(path)); }
+int Mkdir(const char* path, mode_t mode) { BULKHEAD_CALL(::mkdir(path, mode)); }
+int Chmod(const char* path, mode_t mode) { BULKHEAD_CALL(::chmod(path, mode)); }
+int Chown(const char* path, uid_t uid, gid_t gid) { BULKHEAD_CALL(::chown(path, uid, gid)); }
+int Flock(int fd, int operation) { BULKHEAD_CALL(::flock(fd, operation)); }
+int Pipe(int fds[2]) { BULKHEAD_CALL(::pipe2(fds, O_CLOEXEC)); }
+int Poll(pollfd* fds, nfds_t count, int timeout_ms) { BULKHEAD_CALL(::poll(fds, count, timeout_ms)); }
+int MemfdCreate(const char* name, unsigned flags) { BULKHEAD_CALL(::memfd_create(name, flags | MFD_CLOEXEC)); }
+int EventFd(unsigned initial, int flags) { BULKHEAD_CALL(::eventfd(initial, flags | EFD_CLOEXEC)); }
+
+int Mmap(void** result, void* hint, size_t size, int protection, int flags, int fd, off_t offset) {
+  if (const int injected = Injected(__func__); injected != 0) return -injected;
+  void* data = ::mmap(hint, size, protection, flags, fd, offset);
+  if (data == MAP_FAILED) return -errno;
+  *result = data;
+  return 0;
+}
+int Munmap(void* data, size_t size) { BULKHEAD_CALL(::munmap(data, size)); }
+int Madvise(void* data, size_t size, int advice) { BULKHEAD_CALL(::madvise(data, size, advice)); }
+
+int Socket(int domain, int type, int protocol) { BULKHEAD_CALL(::socket(domain, type | SOCK_CLOEXEC, protocol)); }
+int SocketPair(int domain, int type, int protocol, int fds[2]) {
+  BULKHEAD_CALL(::socketpair(domain, type | SOCK_CLOEXEC, protocol, fds));
+}
+int Bind(int fd, const sockaddr* address, socklen_t size) { BULKHEAD_CALL(::bind(fd, address, size)); }
+int Listen(int fd, int backlog) { BULKHEAD_CALL(::listen(fd, backlog)); }
+int Accept(int fd) { BULKHEAD_CALL(::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); }
+int Connect(int fd, const sockaddr* address, socklen_t size) { BULKHEAD_CALL(::connect(fd, address, size)); }
+int Shutdown(int fd, int how) { BULKHEAD_CALL(::shutdown(fd, how)); }
+ssize_t Send(int fd, const void* data, size_t size, int flags) { BULKHEAD_CALL(::send(fd, data, size, flags)); }
+ssize_t SendMsg(int fd, const msghdr* message, int flags) { BULKHEAD_CALL(::sendmsg(fd, message, flags)); }
+ssize_t RecvMsg(int fd, msghdr* message, int flags) { BULKHEAD_CALL(::recvmsg(fd, message, flags)); }
+int GetSockOpt(int fd, int level, int name, void* value, socklen_t* size) {
+  BULKHEAD_CALL(::getsockopt(fd, level, name, value, size));
+}
+int SetSockOpt(int fd, int level, int name, const void* value, socklen_t size) {
+  BULKHEAD_CALL(::setsockopt(fd, level, name, value, size));
+}
+
+int PidfdOpen(pid_t pid, unsigned flags) { BULKHEAD_CALL(static_cast<int>(::syscall(SYS_pidfd_open, pid, flags))); }
+int PidfdSendSignal(int pidfd, int signal) {
+  BULKHEAD_CALL(static_cast<int>(::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0)));
+}
+int WaitPidfd(int pidfd, siginfo_t* info, int flags) {
+  BULKHEAD_CALL(::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd), info, flags));
+}
+int KillGroup(pid_t leader, int signal) { BULKHEAD_CALL(::kill(-leader, signal)); }
+int Prlimit(pid_t pid, int resource, const rlimit* limit, rlimit* old) {
+  BULKHEAD_CALL(::prlimit(pid, static_cast<__rlimit_resource>(resource), limit, old));
+}
+int Prctl(int option, unsigned long a2, unsigned long a3, unsigned long a4, unsigned long a5) {
+  BULKHEAD_CALL(::prctl(option, a2, a3, a4, a5));
+}
+int SchedSetAffinity(pid_t tid, size_t size, const void* mask) {
+  BULKHEAD_CALL(static_cast<int>(::syscall(SYS_sched_setaffinity, tid, size, mask)));
+}
+int SchedGetAffinity(pid_t tid, size_t size, void* mask) {
+  BULKHEAD_CALL(static_cast<int>(::syscall(SYS_sched_getaffinity, tid, size, mask)));
+}
+int SetPriority(pid_t tid, int nice) { BULKHEAD_CALL(::setpriority(PRIO_PROCESS, static_cast<id_t>(tid), nice)); }
+pid_t GetPid() { return ::getpid(); }
+pid_t GetPpid() { return ::getppid(); }
+uid_t GetUid() { return ::getuid(); }
+uid_t GetEuid() { return ::geteuid(); }
+gid_t GetEgid() { return ::getegid(); }
+pid_t GetTid() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
+
+int LandlockCreateRuleset(const void* attr, size_t size, uint32_t flags) {
+  BULKHEAD_CALL(static_cast<int>(::syscall(SYS_landlock_create_ruleset, attr, size, flags)));
+}
+int LandlockRestrictSelf(int ruleset, uint32_t flags) {
+  BULKHEAD_CALL(static_cast<int>(::syscall(SYS_landlock_restrict_self, ruleset, flags)));
+}
+
+ssize_t GetRandom(void* data, size_t size) { BULKHEAD_CALL(::getrandom(data, size, 0)); }
+
+std::chrono::nanoseconds ClockNow(clockid_t clock) {
+  timespec now = {};
+  ::clock_gettime(clock, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+ssize_t ReadSmallFile(int dir, const char* path, std::span<char> buffer) {
+  const int fd = OpenAt(dir, path, O_RDONLY);
+  if (fd < 0) return fd;
+  size_t filled = 0;
+  ssize_t result = 0;
+  while (filled < buffer.size()) {
+    const ssize_t got = Read(fd, buffer.data() + filled, buffer.size() - filled);
+    if (got == -EINTR) continue;
+    if (got <= 0) {
+      result = got;
+      break;
+    }
+    filled += static_cast<size_t>(got);
+  }
+  Close(fd);
+  return result < 0 ? result : static_cast<ssize_t>(filled);
+}
+
+}  // namespace bulkhead::sys
