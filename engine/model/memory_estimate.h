@@ -13,21 +13,25 @@ struct ModelConfig;
 enum class KvType : uint8_t { kF16, kF32 };
 
 struct MemoryShape {
-  uint32_t context = 0;    // tokens one sequence may hold
-  uint32_t sequences = 0;  // KV pool = context * sequences
+  uint32_t context = 0;  // tokens one sequence may hold
+  uint32_t sequences = 0;
+  uint64_t kv_tokens = 0;  // size of the KV pool; 0 = context * sequences
   KvType kv_type = KvType::kF16;
 };
 
 struct MemoryEstimate {
-  uint64_t kv_bytes = 0;         // pages of all sequences
-  uint64_t recurrent_bytes = 0;  // state that does not grow with the context
-  uint64_t arena_bytes = 0;      // activations and logits of the largest forward
-  uint64_t overhead_bytes = 0;   // tokenizer tables, stacks, allocator
-  [[nodiscard]] uint64_t total() const { return kv_bytes + recurrent_bytes + arena_bytes + overhead_bytes; }
+  uint64_t kv_bytes = 0;        // pages of all sequences
+  uint64_t sequence_bytes = 0;  // of all sequences: a logits row each, and state that does not grow with the context
+  uint64_t arena_bytes = 0;     // activations of the largest forward, whatever the shape
+  uint64_t overhead_bytes = 0;  // tokenizer tables, stacks, allocator
+  [[nodiscard]] uint64_t total() const { return kv_bytes + sequence_bytes + arena_bytes + overhead_bytes; }
 };
 
 // Bytes of K and V of one position in all layers.
 uint64_t KvBytesPerToken(const ModelConfig& config, KvType type);
+
+// Bytes each sequence adds beside its KV (the manifest's recurrent_bytes_per_sequence).
+uint64_t BytesPerSequence(const ModelConfig& config);
 
 // kExceedsCeiling where the numbers leave 64 bits (a hostile header); every other judgement is the caller's.
 absl::StatusOr<MemoryEstimate> EstimateMemory(const ModelConfig& config, const MemoryShape& shape);

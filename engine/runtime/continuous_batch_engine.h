@@ -72,8 +72,10 @@ class ContinuousBatchEngine {
   // Shutdown(0), then waits for the loop to end.
   ~ContinuousBatchEngine();
 
-  // Takes the request; everything about it, refusals included, is answered through the sink, exactly one terminal each.
-  void Submit(GenerationRequest request);
+  // Takes the request, or says at once why not: kInvalidRequest (no prompt, an id outside the vocabulary, an id of
+  // a request still under way), kContextTooLarge (no room for one token), kQueueFull, kShuttingDown. An accepted
+  // request gets exactly one terminal through the sink, also at shutdown; a refused one gets nothing there.
+  [[nodiscard]] absl::Status Submit(GenerationRequest request);
   // Ends the request with kCancelled; takes effect between layers. Unknown or ended: nothing.
   void Cancel(uint64_t id);
   // A paused request keeps its pages and leaves the batch.

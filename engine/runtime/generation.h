@@ -80,8 +80,8 @@ class GenerationSink {
   virtual ~GenerationSink() = default;
   // The request holds its pages; comes before any of its outputs. `context` = tokens it may hold, prompt included.
   virtual void OnStarted(uint64_t id, uint32_t prompt_tokens, uint32_t context) = 0;
-  // All outputs of one step at once; a request occurs at most once. Also called for terminals outside a step (refusals,
-  // cancels, shutdown).
+  // All outputs of one step at once; a request occurs at most once. Also called for terminals outside a step (cancels,
+  // shutdown).
   virtual void OnStep(std::span<const SequenceOutput> outputs) = 0;
 };
 

@@ -16,7 +16,7 @@ namespace bulkhead::engine {
 struct MemoryShortage {
   uint64_t wanted_bytes = 0;
   uint64_t in_use_bytes = 0;  // mapped by this process's PrivateMemory before
-  uint64_t limit_bytes = 0;   // RLIMIT_DATA; 0 = none
+  uint64_t limit_bytes = 0;   // RLIMIT_DATA; 0 = none, or not to be known
 };
 std::optional<MemoryShortage> ShortageOf(const absl::Status& status);
 
