@@ -1,5 +1,6 @@
 #include "base/sys.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
@@ -49,6 +50,28 @@ ssize_t Read(int fd, void* data, size_t size) { BULKHEAD_CALL(::read(fd, data, s
 ssize_t Pread(int fd, void* data, size_t size, off_t offset) { BULKHEAD_CALL(::pread(fd, data, size, offset)); }
 ssize_t Write(int fd, const void* data, size_t size) { BULKHEAD_CALL(::write(fd, data, size)); }
 int Fstat(int fd, struct stat* info) { BULKHEAD_CALL(::fstat(fd, info)); }
+int ListDirectory(int fd, std::vector<std::string>* names) {
+  if (const int injected = Injected(__func__); injected != 0) return -injected;
+  const int own = ::openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (own < 0) return -errno;
+  DIR* directory = ::fdopendir(own);
+  if (directory == nullptr) {
+    const int error = errno;
+    ::close(own);
+    return -error;
+  }
+  errno = 0;
+  while (const dirent* entry = ::readdir(directory)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names->push_back(name);
+  }
+  const int error = errno;
+  ::closedir(directory);
+  return -error;
+}
+ssize_t ReadLink(const char* path, std::span<char> buffer) {
+  BULKHEAD_CALL(::readlink(path, buffer.data(), buffer.size()));
+}
 int Fsync(int fd) { BULKHEAD_CALL(::fsync(fd)); }
 int Ftruncate(int fd, off_t size) { BULKHEAD_CALL(::ftruncate(fd, size)); }
 int Fcntl(int fd, int command, int64_t argument) { BULKHEAD_CALL(::fcntl(fd, command, argument)); }

@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace bulkhead::sys {
 
@@ -30,6 +32,10 @@ ssize_t Read(int fd, void* data, size_t size);
 ssize_t Pread(int fd, void* data, size_t size, off_t offset);
 ssize_t Write(int fd, const void* data, size_t size);
 int Fstat(int fd, struct stat* info);
+// The names in an open directory but "." and "..", unsorted, by a descriptor of its own: -errno or 0.
+int ListDirectory(int fd, std::vector<std::string>* names);
+// The target of a symbolic link, not terminated: bytes written or -errno.
+ssize_t ReadLink(const char* path, std::span<char> buffer);
 int Fsync(int fd);
 int Ftruncate(int fd, off_t size);
 int Fcntl(int fd, int command, int64_t argument = 0);
