@@ -1,0 +1,67 @@
+// Chooses one token from a row of logits, as SamplingParams say. Order: banned tokens out, repetition penalty, top-k,
+// top-p, min-p, temperature, draw. Ties: probability descending, id ascending, everywhere; so the result is a function
+// of (logits, parameters, history, draw key) alone. Arithmetic is plain IEEE double with an exp of our own: no libm,
+// whose results depend on the CPU (docs/numerics.md).
+//
+// Memory: everything is allocated by SamplerScratch's constructor and the sampler's; Sample allocates nothing.
+// Not thread-safe: a Sampler belongs to its sequence, a SamplerScratch to the thread that samples.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/sampling/draw.h"
+#include "engine/sampling/params.h"
+
+namespace bulkhead::engine {
+
+struct Candidate {
+  float logit;
+  int32_t id;
+};
+
+// Workspace for rows of `vocabulary` logits: 8 bytes a token. One per engine thread, shared by its sequences.
+class SamplerScratch {
+ public:
+  explicit SamplerScratch(uint32_t vocabulary) : candidates_(vocabulary) {}
+  [[nodiscard]] std::span<Candidate> candidates() { return candidates_; }
+
+ private:
+  std::vector<Candidate> candidates_;
+};
+
+struct SampledToken {
+  int32_t id = 0;
+  // Natural logarithm of the token's probability with temperature applied (1 where temperature is 0) and no other
+  // sampler. Only computed where params.logprobs asks; otherwise 0.
+  float logprob = 0;
+};
+
+class Sampler {
+ public:
+  // `params` must have passed Validate. `banned`: ids never chosen (the end-of-generation set where ignore_eos is on).
+  // `choice`: which of a request's choices this is.
+  Sampler(const SamplingParams& params, std::span<const int32_t> banned, uint32_t choice = 0);
+
+  // Tells the repetition penalty of tokens now in the sequence, oldest first: the prompt's, those resumed, and each one
+  // chosen (Sample does not do so by itself).
+  void Accept(std::span<const int32_t> ids);
+  void Accept(int32_t id) { Accept({&id, 1}); }
+
+  // The token for `position` (absolute, prompt included). `logits` are changed at banned and penalised ids. A row with
+  // a NaN, +inf or nothing but -inf is kInternal: that sequence ends alone.
+  absl::StatusOr<SampledToken> Sample(std::span<float> logits, uint64_t position, SamplerScratch& scratch) const;
+
+  [[nodiscard]] const SamplingParams& params() const { return params_; }
+
+ private:
+  SamplingParams params_;
+  std::vector<int32_t> banned_;
+  uint32_t choice_;
+  std::vector<int32_t> recent_;  // a ring of the last repeat_last_n ids
+  size_t next_ = 0;
+};
+
+}  // namespace bulkhead::engine
