@@ -72,6 +72,7 @@ int ListDirectory(int fd, std::vector<std::string>* names) {
 ssize_t ReadLink(const char* path, std::span<char> buffer) {
   BULKHEAD_CALL(::readlink(path, buffer.data(), buffer.size()));
 }
+int Lstat(const char* path, struct stat* info) { BULKHEAD_CALL(::lstat(path, info)); }
 int Fsync(int fd) { BULKHEAD_CALL(::fsync(fd)); }
 int Ftruncate(int fd, off_t size) { BULKHEAD_CALL(::ftruncate(fd, size)); }
 int Fcntl(int fd, int command, int64_t argument) { BULKHEAD_CALL(::fcntl(fd, command, argument)); }

@@ -36,6 +36,7 @@ int Fstat(int fd, struct stat* info);
 int ListDirectory(int fd, std::vector<std::string>* names);
 // The target of a symbolic link, not terminated: bytes written or -errno.
 ssize_t ReadLink(const char* path, std::span<char> buffer);
+int Lstat(const char* path, struct stat* info);
 int Fsync(int fd);
 int Ftruncate(int fd, off_t size);
 int Fcntl(int fd, int command, int64_t argument = 0);

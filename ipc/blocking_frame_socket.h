@@ -5,6 +5,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -44,6 +45,7 @@ class BlockingFrameSocket {
 
   FrameChannel channel_;
   std::deque<ReceivedFrame> frames_;
+  std::vector<std::byte> buffer_;
   bool ended_ = false;
 };
 

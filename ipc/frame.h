@@ -30,7 +30,7 @@ class FrameReader {
   void set_max_frame_bytes(uint32_t bytes) { max_frame_bytes_ = bytes; }
 
   // True inside a frame: the stream may not end here.
-  [[nodiscard]] bool mid_frame() const { return header_bytes_ > 0 || payload_started_; }
+  [[nodiscard]] bool mid_frame() const { return header_bytes_ > 0; }
   // Bytes set aside for a frame that is not whole yet.
   [[nodiscard]] size_t buffered_bytes() const { return buffer_.capacity(); }
   // Frames whose first byte has been consumed so far.
@@ -40,12 +40,12 @@ class FrameReader {
   // Reads header bytes; true once the length is known.
   bool TakeHeader(std::string_view* input);
   absl::Status CheckLength();
+  void FinishFrame();
 
   uint32_t max_frame_bytes_;
   uint32_t length_ = 0;
   unsigned char header_[kFrameHeaderBytes] = {};
   size_t header_bytes_ = 0;
-  bool payload_started_ = false;
   bool buffer_handed_out_ = false;
   std::string buffer_;
   uint64_t frames_started_ = 0;

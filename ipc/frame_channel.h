@@ -5,6 +5,8 @@
 // to the last frame that began in the read it came with; the kernel ends a read behind such a message.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -60,17 +62,17 @@ class FrameChannel {
 
   ssize_t SendSome();
   void Consume(size_t sent);
-  absl::StatusOr<ReadEnd> Deliver(std::string_view bytes, const FrameSink& sink);
-  absl::Status KeepDescriptor(UniqueFd descriptor, uint64_t frame);
+  // Bytes read, 0 at the end, or a negative errno; -EBADMSG for more than one descriptor.
+  ssize_t ReadSome(std::span<std::byte> buffer, UniqueFd* descriptor);
+  // False where the sink stopped it.
+  absl::StatusOr<bool> Deliver(std::string_view bytes, UniqueFd descriptor, const FrameSink& sink);
 
   UniqueFd fd_;
   FrameReader reader_;
   std::deque<Outgoing> queue_;
   size_t front_sent_ = 0;
   size_t queued_bytes_ = 0;
-  UniqueFd received_;  // waits for frame number `received_frame_`
-  uint64_t received_frame_ = 0;
-  uint64_t frames_done_ = 0;
+  UniqueFd held_;  // came with the beginning of the frame that is not whole yet
 };
 
 }  // namespace bulkhead::ipc
