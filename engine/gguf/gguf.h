@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,9 @@
 #include "engine/gguf/weight_type.h"
 
 namespace bulkhead::engine {
+
+// A name out of a file as a message may show it: cut, without control characters.
+std::string Printable(std::string_view name);
 
 struct TensorInfo {
   std::string_view name;
