@@ -1,0 +1,44 @@
+#include "daemon/service_manager.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+
+namespace bulkhead::daemon {
+
+void ServiceManager::Ready(const std::string& status) {
+  sd_notify(0, fmt::format("READY=1\nSTATUS={}", status).c_str());
+}
+void ServiceManager::Status(const std::string& status) { sd_notify(0, fmt::format("STATUS={}", status).c_str()); }
+
+void ServiceManager::Reloading() {
+  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(SystemClock().Monotonic()).count();
+  sd_notify(0, fmt::format("RELOADING=1\nMONOTONIC_USEC={}", now).c_str());
+}
+
+void ServiceManager::Stopping(const std::string& status) {
+  sd_notify(0, fmt::format("STOPPING=1\nSTATUS={}", status).c_str());
+}
+
+void ServiceManager::Alive() { sd_notify(0, "WATCHDOG=1"); }
+
+std::optional<Duration> ServiceManager::WatchdogInterval() const {
+  uint64_t microseconds = 0;
+  if (sd_watchdog_enabled(0, &microseconds) <= 0) return std::nullopt;
+  // A third, so that one late turn of the loop is not yet a failure.
+  return std::chrono::microseconds(microseconds / 3);
+}
+
+absl::StatusOr<UniqueFd> ServiceManager::TakeListeningSocket() {
+  const int count = sd_listen_fds(1);
+  if (count < 0) return ErrnoError(-count, "LISTEN_FDS");
+  if (count == 0) return UniqueFd();
+  if (count > 1) return Error(Reason::kInvalidRequest, fmt::format("LISTEN_FDS: {} sockets passed, 1 expected", count));
+  UniqueFd fd(SD_LISTEN_FDS_START);
+  if (sd_is_socket_unix(fd.get(), SOCK_STREAM, 1, nullptr, 0) <= 0) {
+    return Error(Reason::kInvalidRequest, "LISTEN_FDS: not a listening Unix stream socket");
+  }
+  return fd;
+}
+
+}  // namespace bulkhead::daemon
