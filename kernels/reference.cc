@@ -1,0 +1,357 @@
+// The reference tier: the canonical arithmetic of docs/numerics.md in the plainest code that states it, one scalar
+// operation after the other. The other tiers are tested against it bit by bit; it runs on any processor.
+#include "kernels/tiers.h"
+
+namespace bulkhead::kernels {
+namespace {
+
+uint32_t Bits(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+float FromBits(uint32_t bits) {
+  float x;
+  __builtin_memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+uint16_t LoadU16(const void* p) {
+  uint16_t x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+
+float LoadF32(const void* p) {
+  float x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+
+float Fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+float Max(float a, float b) { return a > b ? a : b; }
+
+float HalfToFloat(uint16_t half) {
+  const uint32_t sign = uint32_t{half & 0x8000u} << 16;
+  const uint32_t exponent = half >> 10 & 31;
+  const uint32_t mantissa = half & 1023;
+  if (exponent == 0) return FromBits(sign | Bits(static_cast<float>(mantissa) * 0x1p-24f));
+  if (exponent == 31) return FromBits(sign | 0x7f800000 | mantissa << 13 | (mantissa != 0 ? 0x400000 : 0));
+  return FromBits(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+// To nearest, ties to even, as vcvtps2ph does it.
+uint16_t FloatToHalf(float x) {
+  const uint16_t sign = static_cast<uint16_t>(Bits(x) >> 16 & 0x8000);
+  const uint32_t bits = Bits(x) & 0x7fffffff;
+  if (bits > 0x7f800000) return sign | 0x7e00 | static_cast<uint16_t>(bits >> 13 & 0x1ff);
+  if (bits >= 0x47800000) return sign | 0x7c00;  // 65536 and above; what lies between rounds up below
+  // Below 2^-14 the half is subnormal: adding 0.5 leaves multiples of 2^-24 in the low bits, rounded by the addition.
+  if (bits < 0x38800000) return sign | static_cast<uint16_t>(Bits(FromBits(bits) + 0.5f) - 0x3f000000);
+  const uint32_t odd = bits >> 13 & 1;
+  return sign | static_cast<uint16_t>((bits - 0x38000000 + 0xfff + odd) >> 13);
+}
+
+// Round to nearest even for |x| < 2^22: the addition leaves the integer in the low bits.
+int32_t RoundToInt(float x) { return static_cast<int32_t>(Bits(x + 0x1.8p23f)) - 0x4b400000; }
+
+float Exp(float x) {
+  if (x < kExpLowest) return 0.0f;
+  if (x > kExpHighest) return FromBits(0x7f800000);
+  const float shifted = Fma(x, kLog2E, kRoundMagic);
+  const float n = shifted - kRoundMagic;
+  const float r = Fma(n, -kLn2Low, Fma(n, -kLn2High, x));
+  float p = kExp6;
+  p = Fma(p, r, kExp5);
+  p = Fma(p, r, kExp4);
+  p = Fma(p, r, kExp3);
+  p = Fma(p, r, kExp2);
+  p = Fma(p, r, 1.0f);
+  p = Fma(p, r, 1.0f);
+  // 2 * 2^(n-1), so that n = 128 does not overflow on the way.
+  return p * 2.0f * FromBits((Bits(shifted) - Bits(kRoundMagic) + 126) << 23);
+}
+
+// A sum over a dimension: lane k mod 16, then the tree. Where the count is no multiple of 16, zeros fill up.
+struct Lanes {
+  float lane[kSumLanes] = {};
+
+  void Add(uint32_t k, float x) { lane[k % kSumLanes] += x; }
+  void FusedAdd(uint32_t k, float x, float y) { lane[k % kSumLanes] = Fma(x, y, lane[k % kSumLanes]); }
+  void Fill(uint32_t k) {
+    for (; k % kSumLanes != 0; ++k) Add(k, 0.0f);
+  }
+  float Sum() const {
+    float tree[kSumLanes];
+    for (uint32_t i = 0; i < kSumLanes; ++i) tree[i] = lane[i];
+    for (uint32_t width = kSumLanes / 2; width > 0; width /= 2) {
+      for (uint32_t i = 0; i < width; ++i) tree[i] += tree[i + width];
+    }
+    return tree[0];
+  }
+};
+
+float Dot(const float* x, const float* y, uint32_t count) {
+  Lanes lanes;
+  for (uint32_t k = 0; k < count; ++k) lanes.FusedAdd(k, x[k], y[k]);
+  lanes.Fill(count);
+  return lanes.Sum();
+}
+
+void QuantiseQ8(const float* x, uint32_t cols, int8_t* q8, float* scale, int32_t* sum) {
+  for (uint32_t g = 0; g < cols / kActivationGroup; ++g) {
+    const float* group = x + g * kActivationGroup;
+    uint32_t max_bits = 0;
+    for (uint32_t i = 0; i < kActivationGroup; ++i) {
+      const uint32_t bits = Bits(group[i]) & 0x7fffffff;
+      if (bits > max_bits) max_bits = bits;
+    }
+    const bool finite = max_bits < 0x7f800000;
+    const bool zero = FromBits(max_bits) < kSmallestGroupMax;
+    scale[g] = !finite ? FromBits(0x7fc00000) : zero ? 0.0f : FromBits(max_bits) / 127.0f;
+    sum[g] = 0;
+    for (uint32_t i = 0; i < kActivationGroup; ++i) {
+      const int32_t q = !finite || zero ? 0 : RoundToInt(group[i] / scale[g]);
+      q8[g * kActivationGroup + i] = static_cast<int8_t>(q);
+      sum[g] += q;
+    }
+  }
+}
+
+float WeightAt(WeightType type, const uint8_t* row, uint32_t k) {
+  switch (type) {
+    case WeightType::kF32:
+      return LoadF32(row + size_t{k} * 4);
+    case WeightType::kF16:
+      return HalfToFloat(LoadU16(row + size_t{k} * 2));
+    case WeightType::kBF16:
+      return FromBits(uint32_t{LoadU16(row + size_t{k} * 2)} << 16);
+    case WeightType::kQ4_0:
+    case WeightType::kQ8_0:
+      break;
+  }
+  return 0.0f;
+}
+
+// The integers of one 32-block, and its scale.
+float UnpackBlock(WeightType type, const uint8_t* row, uint32_t b, int32_t* q) {
+  if (type == WeightType::kQ8_0) {
+    const uint8_t* block = row + size_t{b} * 34;
+    for (int i = 0; i < 32; ++i) q[i] = static_cast<int8_t>(block[2 + i]);
+    return HalfToFloat(LoadU16(block));
+  }
+  const uint8_t* block = row + size_t{b} * 18;
+  for (int i = 0; i < 16; ++i) {
+    q[i] = (block[2 + i] & 15) - 8;
+    q[i + 16] = (block[2 + i] >> 4) - 8;
+  }
+  return HalfToFloat(LoadU16(block));
+}
+
+bool IsBlockType(WeightType type) { return type == WeightType::kQ4_0 || type == WeightType::kQ8_0; }
+
+float DotBlocks(WeightType type, const uint8_t* row, const Activations& x, uint32_t token) {
+  const uint32_t blocks = x.cols / kActivationGroup;
+  float chain[kBlockChains] = {};
+  for (uint32_t b = 0; b < blocks; ++b) {
+    int32_t q[32];
+    const float weight_scale = UnpackBlock(type, row, b, q);
+    const int8_t* a = x.q8 + size_t{token} * x.cols + size_t{b} * 32;
+    int32_t dot = 0;
+    for (int i = 0; i < 32; ++i) dot += q[i] * a[i];
+    const float p = weight_scale * x.q8_scale[size_t{token} * blocks + b];
+    chain[b % kBlockChains] = Fma(p, static_cast<float>(dot), chain[b % kBlockChains]);
+  }
+  return (chain[0] + chain[1]) + (chain[2] + chain[3]);
+}
+
+float DotFloats(WeightType type, const uint8_t* row, const Activations& x, uint32_t token) {
+  const float* a = x.f32 + token * x.f32_stride;
+  Lanes lanes;
+  for (uint32_t k = 0; k < x.cols; ++k) lanes.FusedAdd(k, WeightAt(type, row, k), a[k]);
+  return lanes.Sum();
+}
+
+void MatMul(const MatMulTask* task, uint32_t row_begin, uint32_t row_end, void* /*scratch*/, size_t /*bytes*/) {
+  const WeightMatrix& weights = task->weights;
+  for (uint32_t r = row_begin; r < row_end; ++r) {
+    const auto* row = static_cast<const uint8_t*>(weights.data) + r * weights.row_bytes;
+    for (uint32_t t = 0; t < task->x.tokens; ++t) {
+      task->out[t * task->out_stride + r] = IsBlockType(weights.type) ? DotBlocks(weights.type, row, task->x, t)
+                                                                      : DotFloats(weights.type, row, task->x, t);
+    }
+  }
+}
+
+void Dequantise(WeightType type, const void* row, uint32_t cols, float* out) {
+  const auto* bytes = static_cast<const uint8_t*>(row);
+  if (!IsBlockType(type)) {
+    for (uint32_t k = 0; k < cols; ++k) out[k] = WeightAt(type, bytes, k);
+    return;
+  }
+  for (uint32_t b = 0; b < cols / 32; ++b) {
+    int32_t q[32];
+    const float scale = UnpackBlock(type, bytes, b, q);
+    for (int i = 0; i < 32; ++i) out[b * 32 + i] = scale * static_cast<float>(q[i]);
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, float epsilon, uint32_t count, float* out) {
+  const float mean = Dot(x, x, count) / static_cast<float>(count);
+  const float scale = 1.0f / __builtin_sqrtf(mean + epsilon);
+  for (uint32_t k = 0; k < count; ++k) {
+    const float normed = x[k] * scale;
+    out[k] = weight == nullptr ? normed : normed * weight[k];
+  }
+}
+
+void Rope(float* head, uint32_t rotated, RopePairing pairing, const float* cos_sin) {
+  const uint32_t half = rotated / 2;
+  for (uint32_t i = 0; i < half; ++i) {
+    float& a = head[pairing == RopePairing::kNorm ? 2 * i : i];
+    float& b = head[pairing == RopePairing::kNorm ? 2 * i + 1 : i + half];
+    const float c = cos_sin[i];
+    const float s = cos_sin[half + i];
+    const float turned_a = a * c - b * s;
+    const float turned_b = a * s + b * c;
+    a = turned_a;
+    b = turned_b;
+  }
+}
+
+void SiluMul(const float* gate, const float* up, uint32_t count, float* out) {
+  for (uint32_t k = 0; k < count; ++k) out[k] = gate[k] / (1.0f + Exp(-gate[k])) * up[k];
+}
+
+void AddScaled(const float* y, float scale, uint32_t count, float* x) {
+  for (uint32_t k = 0; k < count; ++k) x[k] = Fma(scale, y[k], x[k]);
+}
+
+void ExpRow(const float* x, uint32_t count, float* out) {
+  for (uint32_t k = 0; k < count; ++k) out[k] = Exp(x[k]);
+}
+
+void Softmax(const float* x, float scale, uint32_t count, float* out) {
+  float max = x[0];
+  for (uint32_t k = 1; k < count; ++k) max = Max(max, x[k]);
+  Lanes lanes;
+  for (uint32_t k = 0; k < count; ++k) {
+    out[k] = Exp(scale * (x[k] - max));
+    lanes.Add(k, out[k]);
+  }
+  lanes.Fill(count);
+  const float sum = lanes.Sum();
+  for (uint32_t k = 0; k < count; ++k) out[k] = out[k] / sum;
+}
+
+void StoreKv(const float* x, uint32_t count, KvType type, void* out) {
+  for (uint32_t k = 0; k < count; ++k) {
+    if (type == KvType::kF32) {
+      static_cast<float*>(out)[k] = x[k];
+    } else {
+      static_cast<uint16_t*>(out)[k] = FloatToHalf(x[k]);
+    }
+  }
+}
+
+// The vector of one position, as floats.
+void LoadKv(const AttentionTask& task, const void* const* pages, uint32_t position, float* out) {
+  const void* page = pages[position / task.kv.page_positions];
+  const size_t offset =
+      task.kv_head * task.kv.head_stride + position % task.kv.page_positions * task.kv.position_stride;
+  for (uint32_t d = 0; d < task.head_size; ++d) {
+    out[d] = task.kv.type == KvType::kF32 ? static_cast<const float*>(page)[offset + d]
+                                          : HalfToFloat(static_cast<const uint16_t*>(page)[offset + d]);
+  }
+}
+
+// What the softmax knows after some positions: the largest score, the sum of exp(score - max), the weighted values.
+struct SoftmaxState {
+  float max = -__builtin_inff();
+  float sum = 0.0f;
+  float value[kAttentionHeadSizeMax] = {};
+};
+
+void AddBlock(const AttentionTask& task, const float* q, uint32_t begin, uint32_t end, SoftmaxState& state) {
+  float score[kAttentionBlock];
+  float vector[kAttentionHeadSizeMax];
+  float max = state.max;
+  for (uint32_t j = begin; j < end; ++j) {
+    LoadKv(task, task.kv.k, j, vector);
+    score[j % kAttentionBlock] = Dot(q, vector, task.head_size) * task.scale;
+    max = Max(max, score[j % kAttentionBlock]);
+  }
+  const float keep = Exp(state.max - max);
+  for (uint32_t d = 0; d < task.head_size; ++d) state.value[d] *= keep;
+  Lanes lanes;
+  for (uint32_t j = begin; j < end; ++j) {
+    const float p = Exp(score[j % kAttentionBlock] - max);
+    lanes.Add(j, p);
+    LoadKv(task, task.kv.v, j, vector);
+    for (uint32_t d = 0; d < task.head_size; ++d) state.value[d] = Fma(p, vector[d], state.value[d]);
+  }
+  state.sum = Fma(state.sum, keep, lanes.Sum());
+  state.max = max;
+}
+
+void MergeSegment(const SoftmaxState& segment, uint32_t head_size, SoftmaxState& total) {
+  const float max = Max(total.max, segment.max);
+  const float keep = Exp(total.max - max);
+  const float take = Exp(segment.max - max);
+  total.sum = Fma(segment.sum, take, total.sum * keep);
+  for (uint32_t d = 0; d < head_size; ++d) {
+    total.value[d] = Fma(segment.value[d], take, total.value[d] * keep);
+  }
+  total.max = max;
+}
+
+void AttendOne(const AttentionTask& task, const float* q, uint32_t position, float* out) {
+  const uint32_t end = position + 1;
+  const uint32_t first = task.window != 0 && end > task.window ? end - task.window : 0;
+  SoftmaxState total;
+  for (uint32_t segment = first - first % kAttentionSegment; segment < end; segment += kAttentionSegment) {
+    SoftmaxState state;
+    for (uint32_t block = segment; block < segment + kAttentionSegment && block < end; block += kAttentionBlock) {
+      const uint32_t from = block < first ? first : block;
+      const uint32_t to = block + kAttentionBlock < end ? block + kAttentionBlock : end;
+      if (from < to) AddBlock(task, q, from, to, state);
+    }
+    if (segment <= first) {
+      total = state;
+    } else {
+      MergeSegment(state, task.head_size, total);
+    }
+  }
+  for (uint32_t d = 0; d < task.head_size; ++d) out[d] = total.value[d] / total.sum;
+}
+
+void Attention(const AttentionTask* task, void* /*scratch*/) {
+  for (uint32_t t = 0; t < task->tokens; ++t) {
+    for (uint32_t h = 0; h < task->query_heads; ++h) {
+      const size_t head = size_t{h} * task->head_size;
+      AttendOne(*task, task->q + t * task->q_stride + head, task->first_position + t,
+                task->out + t * task->out_stride + head);
+    }
+  }
+}
+
+}  // namespace
+
+extern const KernelTable kReferenceKernels = {
+    .name = "reference",
+    .quantise_q8 = QuantiseQ8,
+    .matmul = MatMul,
+    .dequantise = Dequantise,
+    .rms_norm = RmsNorm,
+    .rope = Rope,
+    .attention = Attention,
+    .silu_mul = SiluMul,
+    .add_scaled = AddScaled,
+    .exp = ExpRow,
+    .softmax = Softmax,
+    .dot = Dot,
+    .store_kv = StoreKv,
+};
+
+}  // namespace bulkhead::kernels
