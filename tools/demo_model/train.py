@@ -16,7 +16,7 @@ import gguf_file
 from model import VOCABULARY, Model
 
 SPECIALS = (corpus.END, corpus.IM_START, corpus.IM_END)
-TOKENS_A_BATCH = 8192
+TOKENS_A_BATCH = 4096
 
 
 def batches(tokenizer, rng):
