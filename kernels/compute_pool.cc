@@ -97,9 +97,11 @@ int ComputePool::Shared::StartHelper(uint32_t index) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
-  // Signals are the business of the main thread; a helper starts with all of them blocked.
+  // Signals are the business of the main thread; a helper starts with all of them blocked, but for its own faults,
+  // which would otherwise kill the process without a word.
   sigset_t all, old;
   sigfillset(&all);
+  for (const int fault : {SIGBUS, SIGILL, SIGSEGV, SIGFPE}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   Helper& helper = *helpers[index - 1];
   const int error = pthread_create(&helper.thread, &attributes, &HelperMain, &helper);
@@ -189,6 +191,18 @@ ComputePool::ComputePool(std::unique_ptr<Shared> shared, uint32_t threads)
 }
 
 ComputePool::~ComputePool() = default;
+
+absl::Status ComputePool::ReserveScratch(size_t bytes_each) {
+  if (shared_->caller.scratch.size() >= bytes_each) return absl::OkStatus();
+  void* const old = std::exchange(shared_->scratch, nullptr);
+  const size_t old_size = std::exchange(shared_->scratch_size, 0);
+  if (old != nullptr) sys::Munmap(old, old_size);
+  // The next Run publishes the new spans to the helpers.
+  if (shared_->MapScratch(bytes_each, threads_) == 0) return absl::OkStatus();
+  shared_->caller.scratch = {};
+  for (auto& helper : shared_->helpers) helper->worker.scratch = {};
+  return Error(Reason::kWorkerOom, fmt::format("compute scratch: cannot map {} x {} bytes", threads_, bytes_each));
+}
 
 void ComputePool::SetActiveThreads(uint32_t count) {
   active_ = std::clamp(count, 1u, threads_);

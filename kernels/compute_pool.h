@@ -36,6 +36,10 @@ class ComputePool {
   ComputePool& operator=(const ComputePool&) = delete;
   ~ComputePool();  // joins; no Run may be under way
 
+  // Gives every thread at least this much scratch. A worker starts its threads before it knows the model that says how
+  // much. Between Runs only; kWorkerOom where it cannot be mapped.
+  [[nodiscard]] absl::Status ReserveScratch(size_t bytes_each);
+
   [[nodiscard]] uint32_t threads() const { return threads_; }
   [[nodiscard]] uint32_t active_threads() const { return active_; }
 
