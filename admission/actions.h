@@ -40,8 +40,8 @@ struct RefuseAction {
   Refusal refusal;
 };
 
-enum class EvictionCause : uint8_t { kMakeRoom, kIdleTooLong, kPolicyShrunk, kOutgrown };
-std::string_view NameOf(EvictionCause cause);  // make-room, idle, policy, outgrown
+enum class EvictionCause : uint8_t { kMakeRoom, kIdleTooLong, kOverCeiling, kOutgrown };
+std::string_view NameOf(EvictionCause cause);  // make-room, idle, over-ceiling, outgrown
 
 // Kill this idle worker and wait for it. Its state is TEARDOWN already, so no request can slip in.
 struct EvictAction {

@@ -21,70 +21,47 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "admission/actions.h"
+#include "admission/assessment.h"
 #include "admission/estimate.h"
 #include "admission/learned.h"
 #include "admission/ledger.h"
 #include "admission/policy.h"
+#include "admission/preflight.h"
+#include "admission/request.h"
 #include "admission/ticket.h"
 #include "admission/verdict.h"
+#include "admission/wait_queue.h"
 #include "base/clock.h"
 
 namespace bulkhead::admission {
-
-enum class Priority : uint8_t { kInteractive, kNormal, kBatch };
-inline constexpr size_t kPriorityCount = 3;
 
 struct Now {
   Duration monotonic{};  // deadlines and ageing
   Duration boottime{};   // idleness and LRU
 };
 
-struct AdmitRequest {
-  std::shared_ptr<const ModelFacts> facts;
-  uint32_t context = 0;  // tokens one sequence needs; 0 = the default
-  uint32_t sequences =
-      0;  // 0 = the default, shrinking to one to fit; else exactly as many, if a worker is to be loaded
-  Priority priority = Priority::kNormal;
-  Duration deadline = Duration::max();  // monotonic; until GrantAction
-  bool may_evict = true;                // false: do not release idle workers for it
-};
-
 struct Outcome {
   // kAllowed: a lease is bound (a SpawnAction or GrantAction follows, now or when the worker is ready). A waiting
   // verdict: the ticket is in the queue. Else `refusal` says why and the ticket is empty.
   Verdict verdict = Verdict::kAllowed;
-  Ticket ticket;
-  Refusal refusal;
-};
-
-struct PreflightLine {
-  std::string what;
-  int64_t bytes = 0;
-  std::string note;
-};
-
-struct PreflightReport {
-  Verdict verdict = Verdict::kAllowed;
-  std::vector<PreflightLine> lines;
-  Shape shape;  // what would be loaded
-  Charge estimate;
-  std::vector<AllocationId> would_release;  // in the order of release
-  uint32_t max_context = 0;                 // the largest that fits the ceiling with one sequence
-  Refusal refusal;                          // filled unless kAllowed
+  Ticket ticket{};
+  Refusal refusal{};
 };
 
 struct Budget {
-  std::string_view profile;
+  std::string_view profile{};
   uint64_t generation = 0;
   uint64_t ceiling_bytes = 0;
   uint64_t charged_bytes = 0;
   uint64_t promised_bytes = 0;
-  std::optional<uint64_t> live_headroom_bytes;  // empty: not known
+  std::optional<uint64_t> live_headroom_bytes{};  // empty: not known
   uint32_t waiting = 0;
   Duration oldest_waiting{};
 };
@@ -162,9 +139,57 @@ class AdmissionCoordinator {
  private:
   friend class Ticket;
 
+  struct Block {
+    Verdict why = Verdict::kBreakerOpen;
+    Duration retry_after{};
+    std::string detail;
+  };
+
+  void DropTicket(TicketId id);
+  void Emit(Action action);
+  // Looks at every waiter once, in order, and gives it what there is. Called after each input that could change an
+  // answer; all it derives (claims, retiring marks) is derived anew, so nothing can go stale.
+  void Pump();
+  void ReleaseOverCeiling();
+  void Consider(TicketRecord& ticket, uint32_t position);
+  void Load(TicketRecord& ticket, const Assessment& assessment);
+  void Lease(TicketRecord& ticket, LedgerEntry& entry);
+  void Wait(TicketRecord& ticket, const Assessment& assessment, uint32_t position);
+  void Refuse(TicketId id, Verdict verdict, Refusal refusal);
+  void Evict(LedgerEntry& entry, EvictionCause cause, TicketId for_ticket);
+  void EndLease(LedgerEntry& entry, TicketId ticket);
+  void Confirm(AllocationId id);
+  void Announce(TicketRecord& ticket, Verdict verdict, uint32_t position);
+  void WantSample();
+  void Orphan(const std::vector<TicketId>& tickets);
+  [[nodiscard]] Assessor MakeAssessor(std::span<const Demand> claims) const;
+  // The waiter that memory for this model's next worker is promised to.
+  [[nodiscard]] const TicketRecord* ClaimantFor(std::string_view model) const;
+  [[nodiscard]] const Block* BlockOf(std::string_view model) const;
+
+  Policy policy_;
+  uint64_t generation_ = 1;
+  uint64_t ceiling_ = 0;
+  std::optional<LiveMemory> live_;
+  bool live_stale_ = false;  // memory came back since the reading
   Ledger ledger_;
   LearnedPeaks learned_;
+  WaitQueue queue_;
   Now now_;
+  std::set<std::string, std::less<>> pinned_;
+  std::map<std::string, Block, std::less<>> blocked_;
+  std::multimap<AllocationId, uint64_t> confirmations_;
+  // Of the last pump: what is promised, to whom, and the waiters for memory that hold no promise.
+  std::vector<Demand> claims_;
+  std::vector<TicketId> claimants_;
+  std::vector<TicketId> passed_over_;
+  // While Request runs: its ticket, whether it may wait, and its refusal if it gets one.
+  TicketId fresh_ = 0;
+  bool fresh_may_wait_ = true;
+  Verdict fresh_verdict_ = Verdict::kAllowed;
+  Refusal fresh_refusal_;
+  bool sample_wanted_ = false;
+  std::vector<Action> actions_;
   std::function<void()> hook_;
 };
 

@@ -21,8 +21,8 @@ struct FileIdentity {
 // The part of a manifest that admission needs. `model` is the routing key: requests with equal keys share a worker. It
 // is the catalogue's name, or a key unique to (uid, file) for a passed descriptor.
 struct ModelFacts {
-  std::string model;
-  FileIdentity file;
+  std::string model{};
+  FileIdentity file{};
   uint64_t weight_bytes = 0;
   uint64_t kv_bytes_per_token = 0;  // all layers, K and V, in the KV type the worker will use
   uint64_t recurrent_bytes_per_sequence = 0;

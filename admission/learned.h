@@ -36,16 +36,16 @@ class LearnedPeaks {
   void Import(std::span<const Row> rows);
 
  private:
-  struct Peak_ {
+  struct Lesson {
     uint64_t private_bytes = 0;
     uint32_t oom_retries = 0;
   };
   using Key = std::pair<FileIdentity, Shape>;
   // At most kMaxRows: the oldest file's rows are of files long gone, and an estimate still stands without them.
   static constexpr size_t kMaxRows = 1024;
-  Peak_& At(const FileIdentity& file, Shape shape);
+  Lesson& At(const FileIdentity& file, Shape shape);
 
-  std::map<Key, Peak_> rows_;
+  std::map<Key, Lesson> rows_;
 };
 
 }  // namespace bulkhead::admission

@@ -55,6 +55,7 @@ struct LedgerEntry {
   Shape shape;
   Charge estimate;
   uint64_t measured_private = 0;  // the worst reading so far of RssAnon + RssShmem + VmSwap
+  uint64_t resident_private = 0;  // the last reading; 0 once reaped
   AllocationState state = AllocationState::kReserved;
   bool routing_stopped = false;  // by the supervisor: draining, takes no new lease
   bool retiring = false;         // by a waiter that this worker cannot serve; recomputed at every event
@@ -66,8 +67,8 @@ struct LedgerEntry {
 
   // max(estimate, measured) without the weights.
   [[nodiscard]] uint64_t PrivateCharge() const;
-  // A new lease may be bound: some worker is there or coming, and it has a sequence to spare.
-  [[nodiscard]] bool TakesLeases() const;
+  // Private bytes charged but not seen in the last reading; 0 once it is leaving, when it will touch no more.
+  [[nodiscard]] uint64_t Untouched() const;
 };
 
 class Ledger {
@@ -76,7 +77,7 @@ class Ledger {
   LedgerEntry& Reserve(std::shared_ptr<const ModelFacts> facts, Shape shape, const Charge& estimate, Duration boottime);
 
   [[nodiscard]] bool Move(LedgerEntry& entry, AllocationState to);
-  // Raises the entry's measured bytes; a smaller reading is ignored. Returns whether the charge rose.
+  // Takes a reading; the charge never falls by it. Returns whether the charge rose.
   bool Measure(LedgerEntry& entry, uint64_t private_bytes);
   // SETTLED -> FREED, or RESERVED -> FREED: the charge is retired and the entry destroyed.
   [[nodiscard]] bool Retire(AllocationId id);
@@ -88,26 +89,8 @@ class Ledger {
   [[nodiscard]] const std::map<AllocationId, LedgerEntry>& entries() const { return entries_; }
   [[nodiscard]] std::map<AllocationId, LedgerEntry>& entries() { return entries_; }
 
-  // Sum of all private charges and, once per file, of the weights.
-  [[nodiscard]] uint64_t charged() const { return charged_; }
-  // Weights of files that some live process maps, once each.
-  [[nodiscard]] uint64_t MappedBytes() const;
-  // Private charges not yet seen in a measurement.
-  [[nodiscard]] uint64_t UntouchedBytes() const;
-  // Entries charged for `file`.
-  [[nodiscard]] uint32_t Sharers(const FileIdentity& file) const;
-
  private:
-  void AddWeights(const LedgerEntry& entry);
-  void DropWeights(const LedgerEntry& entry);
-
-  struct FileUse {
-    uint32_t entries = 0;
-    uint64_t weight_bytes = 0;
-  };
   std::map<AllocationId, LedgerEntry> entries_;
-  std::map<FileIdentity, FileUse> files_;
-  uint64_t charged_ = 0;
   AllocationId next_id_ = 1;
 };
 

@@ -43,8 +43,8 @@ bool Waits(Verdict verdict);
 // Why a request was not admitted. Bytes unless the reason is kContextTooLarge (tokens) or kQueueFull (requests).
 struct Refusal {
   Reason reason = Reason::kUnspecified;
-  std::string message;  // the thing, what was asked, what is available, the limit
-  std::string hint;     // the next command to try; may be empty
+  std::string message{};  // the thing, what was asked, what is available, the limit
+  std::string hint{};     // the next command to try; may be empty
   uint64_t asked = 0;
   uint64_t available = 0;  // kContextTooLarge: granted now (0 = no worker is resident)
   uint64_t limit = 0;      // kContextTooLarge: the most that could be granted
