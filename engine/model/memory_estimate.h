@@ -1,29 +1,42 @@
 // How many private bytes a model needs, from its header alone. `--inspect` prints what this says and PlanRuntime maps
-// what this says: one function, so that the estimate cannot drift from the truth.
+// what this says: one function, so that the estimate cannot drift from the truth. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/status.h"
+#include "kernels/kernels.h"
 
 namespace bulkhead::engine {
 
 struct ModelConfig;
 
-enum class KvType : uint8_t { kF16, kF32 };
+using kernels::KvType;
+
+// Positions of one KV page, a multiple of the attention's block.
+inline constexpr uint32_t kPagePositions = 64;
+// Rows of the largest forward; beyond it a prefill takes another step.
+inline constexpr uint32_t kForwardRows = 256;
+
+// Scratch of each compute thread. A pool is made before the model is known, so this is one number for all of them: the
+// fast paths of 32,768 columns, and attention of any model we load (Model::Load checks).
+inline constexpr size_t kComputeScratchBytes = size_t{2} << 20;
 
 struct MemoryShape {
   uint32_t context = 0;  // tokens one sequence may hold
   uint32_t sequences = 0;
-  uint64_t kv_tokens = 0;  // size of the KV pool; 0 = context * sequences
   KvType kv_type = KvType::kF16;
+  uint64_t kv_tokens = 0;                // size of the KV pool; 0 = context * sequences
+  uint32_t forward_rows = kForwardRows;  // other numbers are for tests
+  uint32_t logit_rows = 0;               // logits rows of one forward; 0 = sequences
 };
 
 struct MemoryEstimate {
   uint64_t kv_bytes = 0;        // pages of all sequences
   uint64_t sequence_bytes = 0;  // of all sequences: a logits row each, and state that does not grow with the context
   uint64_t arena_bytes = 0;     // activations of the largest forward, whatever the shape
-  uint64_t overhead_bytes = 0;  // tokenizer tables, stacks, allocator
+  uint64_t overhead_bytes = 0;  // tokenizer tables, stacks, compute scratch, allocator
   [[nodiscard]] uint64_t total() const { return kv_bytes + sequence_bytes + arena_bytes + overhead_bytes; }
 };
 
@@ -32,6 +45,9 @@ uint64_t KvBytesPerToken(const ModelConfig& config, KvType type);
 
 // Bytes each sequence adds beside its KV (the manifest's recurrent_bytes_per_sequence).
 uint64_t BytesPerSequence(const ModelConfig& config);
+
+// Pages of the pool: every sequence's context in whole pages.
+uint64_t PoolPages(const MemoryShape& shape);
 
 // kExceedsCeiling where the numbers leave 64 bits (a hostile header); every other judgement is the caller's.
 absl::StatusOr<MemoryEstimate> EstimateMemory(const ModelConfig& config, const MemoryShape& shape);

@@ -1,5 +1,5 @@
 // One model's weights and its forward computation. Immutable after Load and shared by threads; all mutable state is
-// the caller's: sequences and workspace come from PlanRuntime.
+// the caller's: KV pages and workspace belong to PlanRuntime.
 //
 // Arithmetic: docs/numerics.md. A row's logits depend on its sequence's tokens alone, never on what else is computed
 // beside it, on the chunking, the threads or the kernel tier.
@@ -10,20 +10,20 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "engine/model/kv_pool.h"
 #include "engine/model/model_config.h"
-
-namespace bulkhead::gguf {
-class File;
-}
+#include "engine/model/workspace.h"
+#include "kernels/compute.h"
 
 namespace bulkhead::engine {
 
-class ComputeContext;
-class PlanRuntime;
+class GgufFile;
 
-// One token at one position of the sequence in `slot`. Rows of one sequence stand together, ascending by position.
+// One token at one position of the sequence in `slot`. Rows of one sequence stand together, positions consecutive.
 struct Row {
   uint32_t slot = 0;
   int32_t token = 0;
@@ -31,29 +31,54 @@ struct Row {
   bool wants_logits = false;
 };
 
+// Asked between layers; true gives the forward up.
+using StopCheck = std::function<bool()>;
+
+struct ForwardState {
+  KvPool& kv;  // holds a page for every row's position
+  Workspace& workspace;
+  const kernels::Compute& compute;
+  const StopCheck& stop;            // may be empty
+  std::atomic<uint64_t>& progress;  // one more for each layer
+};
+
 class Model {
  public:
-  // Views into the map behind `file`, which outlives the model. Every tensor's name, type and shape is checked.
-  static absl::StatusOr<std::unique_ptr<const Model>> Load(const gguf::File& file);
-  ~Model();
+  // Views into the map behind `file`, which outlives the model. Every tensor's name, type and shape is checked; one
+  // that is not understood is kModelUnsupported, since leaving it out would compute something else.
+  static absl::StatusOr<std::unique_ptr<const Model>> Load(const GgufFile& file);
 
   // Computes all rows, writes their K and V, and leaves the logits of the rows that want them in the workspace, in
-  // their order. Asks `stop` between layers; true ends the forward early with kCancelled, and nothing is committed: the
-  // same rows may be computed again. Adds 1 to `progress` for each layer.
-  absl::Status Forward(std::span<const Row> rows, PlanRuntime& runtime, ComputeContext& compute,
-                       const std::function<bool()>& stop, std::atomic<uint64_t>& progress) const;
+  // their order. Given up, it answers kCancelled, and the same rows may be computed again. kInternal where the rows do
+  // not fit the workspace.
+  absl::Status Forward(std::span<const Row> rows, const ForwardState& state) const;
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   // Bytes of all weights in the file.
   [[nodiscard]] uint64_t weight_bytes() const { return weight_bytes_; }
 
  private:
-  struct Weights;
-  explicit Model(ModelConfig config);
+  friend class ModelLoader;
+  friend class ForwardPass;
+
+  struct Layer {
+    std::vector<float> attention_norm;
+    std::vector<float> query_norm;  // per head; empty where the architecture has none
+    std::vector<float> key_norm;
+    std::vector<float> feed_forward_norm;
+    kernels::WeightMatrix query, key, value, output;
+    kernels::WeightMatrix gate, up, down;
+  };
+
+  Model() = default;
 
   ModelConfig config_;
   uint64_t weight_bytes_ = 0;
-  std::unique_ptr<Weights> weights_;
+  kernels::WeightMatrix embedding_{};
+  kernels::WeightMatrix output_{};  // the embedding again where they are tied
+  std::vector<float> output_norm_;
+  std::vector<double> rope_frequencies_;  // radians a position, one for each pair
+  std::vector<Layer> layers_;
 };
 
 }  // namespace bulkhead::engine

@@ -1,4 +1,4 @@
-#include "engine/runtime/private_memory.h"
+#include "engine/model/private_memory.h"
 
 #include <absl/strings/cord.h>
 #include <fmt/format.h>

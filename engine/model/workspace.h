@@ -1,0 +1,69 @@
+// The memory one forward computes in: activations of at most `forward_rows` rows, logits of at most `logit_rows`, and
+// the small tables kernels take. Mapped and touched at once, so a forward allocates nothing. Used by one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/model/memory_estimate.h"
+#include "engine/model/private_memory.h"
+#include "kernels/compute.h"
+
+namespace bulkhead::engine {
+
+// Where each buffer stands in the arena, in floats from its start; the buffers are sized for `rows` rows.
+struct ArenaLayout {
+  uint64_t residual = 0;   // embedding
+  uint64_t normed = 0;     // embedding
+  uint64_t query = 0;      // heads * padded head
+  uint64_t key = 0;        // kv_heads * padded head
+  uint64_t value = 0;      // kv_heads * padded head
+  uint64_t attention = 0;  // heads * padded head
+  uint64_t gate = 0;       // feed_forward
+  uint64_t up = 0;         // feed_forward
+  uint64_t rope = 0;       // rope_dimensions
+  uint64_t quantised = 0;  // ActivationBytes of the widest input
+  uint64_t bytes = 0;
+
+  static ArenaLayout Of(const ModelConfig& config, uint32_t rows);
+};
+
+class Workspace {
+ public:
+  static absl::StatusOr<Workspace> Map(const ModelConfig& config, const MemoryShape& shape);
+
+  [[nodiscard]] float* at(uint64_t offset) const { return reinterpret_cast<float*>(arena_.data()) + offset; }
+  [[nodiscard]] const ArenaLayout& layout() const { return layout_; }
+  [[nodiscard]] kernels::ActivationBuffer activations() const;
+
+  // Logits row `index` of the last forward, and the hidden rows they are computed from.
+  [[nodiscard]] std::span<float> Logits(uint32_t index) const;
+  [[nodiscard]] float* logits() const { return reinterpret_cast<float*>(logits_.data()); }
+  [[nodiscard]] float* logit_inputs() const { return logits() + uint64_t{logit_rows_} * vocabulary_; }
+
+  [[nodiscard]] uint32_t forward_rows() const { return forward_rows_; }
+  [[nodiscard]] uint32_t logit_rows() const { return logit_rows_; }
+  [[nodiscard]] uint64_t bytes() const { return arena_.size() + logits_.size(); }
+
+  // Tables of one forward, with room for its largest; sized by Map.
+  std::vector<uint32_t> ids;
+  std::vector<uint32_t> rope_rows;
+  std::vector<void*> key_destinations;
+  std::vector<void*> value_destinations;
+  std::vector<kernels::AttentionSpan> spans;
+  std::vector<const void*> key_pages;
+  std::vector<const void*> value_pages;
+
+ private:
+  PrivateMemory arena_;
+  PrivateMemory logits_;
+  ArenaLayout layout_;
+  uint32_t forward_rows_ = 0;
+  uint32_t logit_rows_ = 0;
+  uint32_t vocabulary_ = 0;
+};
+
+}  // namespace bulkhead::engine
