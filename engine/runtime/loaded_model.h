@@ -1,5 +1,5 @@
-// Everything that comes from one model file: its map, header, weights and tokenizer. Immutable once loaded, shared by
-// engines; the views inside point into the map it owns.
+// Everything that comes from one model file: its map, header, weights, tokenizer and chat template. Immutable once
+// loaded, shared by engines; the views inside point into the map it owns.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,13 @@
 
 #include "base/mapped_file.h"
 #include "base/status.h"
-
-namespace bulkhead::gguf {
-class File;
-}
-namespace bulkhead::tokenizer {
-class Tokenizer;
-}
+#include "engine/chat/chat.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/sampling/params.h"
+#include "engine/tokenizer/tokenizer.h"
 
 namespace bulkhead::engine {
-
-class Model;
 
 // Called on the loading thread: at each phase ("header", "tokenizer", "weights", "warm") and at least every 250 ms or
 // 1 %. Returning false gives up: the load ends with kCancelled.
@@ -30,18 +26,24 @@ class LoadedModel {
   // Maps `fd` (which stays the caller's), checks header, tokenizer and every tensor, and reads the weights once so that
   // they are in the page cache. kModelInvalid names what is wrong with the file, kModelUnsupported what we cannot run.
   static absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(int fd, const LoadProgress& progress = nullptr);
-  ~LoadedModel();
+  // The same, without reading the weights: for programs that look at the file only.
+  static absl::StatusOr<std::shared_ptr<const LoadedModel>> LoadCold(int fd, const LoadProgress& progress = nullptr);
 
-  [[nodiscard]] const gguf::File& file() const { return *file_; }
-  [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
+  [[nodiscard]] const GgufFile& file() const { return file_; }
+  [[nodiscard]] const Tokenizer& tokenizer() const { return tokenizer_; }
+  [[nodiscard]] const ChatTemplate& chat() const { return chat_; }
   [[nodiscard]] const Model& model() const { return *model_; }
+  // What a request's absent sampling fields take.
+  [[nodiscard]] const SamplingParams& sampling_defaults() const { return sampling_defaults_; }
 
  private:
-  explicit LoadedModel(MappedFile map);
+  LoadedModel(MappedFile map, GgufFile file, Tokenizer tokenizer, std::unique_ptr<const Model> model);
 
   MappedFile map_;
-  std::unique_ptr<const gguf::File> file_;
-  std::unique_ptr<const tokenizer::Tokenizer> tokenizer_;
+  GgufFile file_;
+  Tokenizer tokenizer_;
+  ChatTemplate chat_;
+  SamplingParams sampling_defaults_;
   std::unique_ptr<const Model> model_;
 };
 

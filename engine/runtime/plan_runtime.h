@@ -3,24 +3,19 @@
 //
 // A sequence reserves at admission the pages of everything it may ever hold (prompt + max_tokens, at most the
 // context), so that an admitted sequence can always finish and decode never waits or grows; the pages themselves are
-// taken as positions are written. Used by one thread, except Pages().
+// taken as positions are written. Used by one thread.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "engine/model/kv_pool.h"
 #include "engine/model/memory_estimate.h"
-#include "engine/runtime/private_memory.h"
+#include "engine/model/workspace.h"
 
 namespace bulkhead::engine {
-
-class Model;
-class Workspace;
 
 // Why a sequence cannot start now. Typed, never parsed out of a text.
 enum class Shortage : uint8_t { kSequences, kPages };
@@ -34,55 +29,46 @@ struct Admission {
 
 struct PageCounts {
   uint64_t total = 0;
-  uint64_t free = 0;      // not holding anything
+  uint64_t free = 0;      // holding nothing
   uint64_t reserved = 0;  // promised to admitted sequences and not yet taken; part of free
 };
 
 class PlanRuntime {
  public:
-  // Maps and touches all private memory. kWorkerOom with a MemoryShortage where it cannot be had.
-  static absl::StatusOr<std::unique_ptr<PlanRuntime>> Create(const Model& model, const MemoryShape& shape);
-  ~PlanRuntime();
+  // More would be no use to a CPU; it keeps every table small.
+  static constexpr uint32_t kMaxSequences = 128;
+
+  // Maps and touches all private memory. kInvalidRequest for impossible numbers, kWorkerOom with a MemoryShortage
+  // where memory cannot be had.
+  static absl::StatusOr<std::unique_ptr<PlanRuntime>> Create(const ModelConfig& config, const MemoryShape& shape);
 
   // Asks for a sequence of at most `tokens` positions.
   Admission Admit(uint32_t tokens);
-  // Makes positions [0, tokens) of `slot` writable; never fails within what was admitted.
-  void Grow(uint32_t slot, uint32_t tokens);
+  // Makes positions [0, tokens) of `slot` writable. Within what was admitted it never fails; beyond, kInternal.
+  absl::Status Grow(uint32_t slot, uint32_t tokens);
   // Gives slot, pages and the rest of the reservation back. Only between forwards (trap 24).
   void Release(uint32_t slot);
 
-  // Pages of `slot` in order of position.
-  [[nodiscard]] std::span<const uint32_t> PageTable(uint32_t slot) const;
-  // Start of page `page` of `layer`: K of kPagePositions positions and all KV heads, then V; the layout is that of
-  // kernels/attention.h.
-  [[nodiscard]] std::byte* Page(uint32_t layer, uint32_t page) const;
-
-  [[nodiscard]] Workspace& workspace() const { return *workspace_; }
+  [[nodiscard]] KvPool& kv() { return kv_; }
+  [[nodiscard]] Workspace& workspace() { return workspace_; }
   [[nodiscard]] const MemoryShape& shape() const { return shape_; }
-  [[nodiscard]] uint64_t private_bytes() const { return PrivateBytes(); }
-  // Readable from any thread.
+  [[nodiscard]] uint64_t private_bytes() const { return kv_.bytes() + workspace_.bytes(); }
   [[nodiscard]] PageCounts Pages() const;
 
  private:
   struct Slot {
     bool used = false;
-    uint32_t reserved_pages = 0;
-    std::vector<uint32_t> pages;
+    uint64_t reserved_pages = 0;  // not yet taken
   };
 
-  PlanRuntime(const Model& model, const MemoryShape& shape);
-  [[nodiscard]] uint64_t PrivateBytes() const;
+  PlanRuntime(const MemoryShape& shape, KvPool kv, Workspace workspace);
 
   MemoryShape shape_;
-  uint64_t page_bytes_ = 0;   // of one layer
-  uint64_t layer_bytes_ = 0;  // of all pages of one layer
-  PrivateMemory kv_;
-  std::unique_ptr<Workspace> workspace_;
+  KvPool kv_;
+  Workspace workspace_;
   std::vector<Slot> slots_;
-  std::vector<uint32_t> free_pages_;
-  std::atomic<uint64_t> free_count_{0};
-  std::atomic<uint64_t> reserved_count_{0};
-  uint64_t total_pages_ = 0;
+  std::vector<uint32_t> free_pages_;  // the next one last
+  uint64_t reserved_ = 0;
 };
 
 }  // namespace bulkhead::engine

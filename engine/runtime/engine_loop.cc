@@ -1,0 +1,275 @@
+// ContinuousBatchEngine::Loop, the part that runs on the engine thread.
+#include "engine/runtime/engine_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace bulkhead::engine {
+namespace {
+
+// While it drains with every sequence paused, the loop looks at the clock this often.
+constexpr auto kDrainPoll = std::chrono::milliseconds(20);
+
+}  // namespace
+
+ContinuousBatchEngine::Loop::Loop(Options options, const kernels::KernelTable& kernels,
+                                  std::unique_ptr<PlanRuntime> runtime)
+    : options_(std::move(options)),
+      kernel_tier_(kernels.name),
+      private_bytes_(runtime->private_bytes()),
+      runtime_(std::move(runtime)),
+      compute_(kernels, *options_.pool),
+      stop_check_([this] { return ShouldGiveUp(); }),
+      scratch_(options_.model->model().config().vocabulary),
+      pacer_(options_.max_prefill_chunk, options_.fixed_prefill_chunk) {
+  rows_.reserve(options_.shape.forward_rows);
+  PublishSnapshot();
+}
+
+void ContinuousBatchEngine::Loop::Run() {
+  while (AwaitWork()) {
+    TakeCommands();
+    CancelAllIfOverdue();
+    AdmitWaiting();
+    PublishSnapshot();
+    Deliver();
+    if (HasRunnable()) Step();
+    PublishSnapshot();
+    Deliver();
+  }
+  std::lock_guard lock(mutex_);
+  running_ = false;
+  mailbox_.clear();
+  changed_.notify_all();
+}
+
+bool ContinuousBatchEngine::Loop::AwaitWork() {
+  const bool runnable = HasRunnable();
+  if (!runnable) phase_.store(EnginePhase::kIdle, std::memory_order_relaxed);
+  std::unique_lock lock(mutex_);
+  const auto ready = [&] { return runnable || !mailbox_.empty() || quit_ || (draining_ && !live_.empty()); };
+  wake_.wait(lock, ready);
+  if (!runnable && mailbox_.empty() && !quit_ && options_.clock->Monotonic() < drain_deadline_) {
+    wake_.wait_for(lock, kDrainPoll);
+  }
+  return !quit_;
+}
+
+void ContinuousBatchEngine::Loop::TakeCommands() {
+  std::deque<Command> commands;
+  {
+    std::lock_guard lock(mutex_);
+    commands.swap(mailbox_);
+    published_.waiting += unseen_;
+    unseen_ = 0;
+  }
+  for (Command& command : commands) Handle(command);
+}
+
+void ContinuousBatchEngine::Loop::Handle(Command& command) {
+  if (auto* sequence = std::get_if<std::unique_ptr<Sequence>>(&command)) {
+    Accept(std::move(*sequence));
+  } else if (const auto* cancel = std::get_if<CancelCommand>(&command)) {
+    CancelNow(cancel->id);
+  } else if (const auto* pause = std::get_if<PauseCommand>(&command)) {
+    const auto found = sequences_.find(pause->id);
+    if (found != sequences_.end()) found->second->paused = pause->paused;
+  } else if (const auto* threads = std::get_if<ThreadsCommand>(&command)) {
+    options_.pool->SetActiveThreads(threads->threads);
+  } else {
+    std::get<std::function<void()>>(command)();
+  }
+}
+
+void ContinuousBatchEngine::Loop::Accept(std::unique_ptr<Sequence> sequence) {
+  waiting_.Push({sequence->id(), sequence->priority(), sequence->positions()});
+  sequences_[sequence->id()] = std::move(sequence);
+}
+
+void ContinuousBatchEngine::Loop::CancelNow(uint64_t id) {
+  const auto found = sequences_.find(id);
+  if (found != sequences_.end()) EndSequence(*found->second, FinishReason::kCancelled, absl::OkStatus());
+}
+
+void ContinuousBatchEngine::Loop::CancelAllIfOverdue() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!draining_ || options_.clock->Monotonic() < drain_deadline_) return;
+  }
+  while (!sequences_.empty()) {
+    EndSequence(*sequences_.begin()->second, FinishReason::kUnspecified,
+                Error(Reason::kShuttingDown, "the engine is shutting down"));
+  }
+}
+
+void ContinuousBatchEngine::Loop::AdmitWaiting() {
+  capacity_blocked_ = waiting_.AdmitAll([this](const Waiter& waiter) { return AdmitOne(waiter); });
+}
+
+Admission ContinuousBatchEngine::Loop::AdmitOne(const Waiter& waiter) {
+  Sequence& sequence = *sequences_.at(waiter.id);
+  const Admission admission = runtime_->Admit(waiter.tokens);
+  if (admission.verdict == Admission::Verdict::kNeverFits) {
+    EndSequence(sequence, FinishReason::kUnspecified,
+                Error(Reason::kContextTooLarge, "the sequence is larger than the KV pool"));
+  } else if (admission.verdict == Admission::Verdict::kAdmitted) {
+    sequence.slot = admission.slot;
+    options_.sink->OnStarted(sequence.id(), sequence.prompt_tokens(), context());
+    SequenceOutput output;
+    sequence.CheckResumed(output, options_.clock->Monotonic());
+    if (output.terminal()) Emit(std::move(output));
+  }
+  return admission;
+}
+
+bool ContinuousBatchEngine::Loop::HasRunnable() const {
+  return std::any_of(sequences_.begin(), sequences_.end(),
+                     [](const auto& entry) { return entry.second->slot && !entry.second->paused; });
+}
+
+std::vector<Sequence*> ContinuousBatchEngine::Loop::RunnableByLastServed(bool prefilling) const {
+  std::vector<Sequence*> found;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->slot && !sequence->paused && sequence->prefilling() == prefilling) found.push_back(sequence.get());
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Sequence* a, const Sequence* b) { return a->last_served_step < b->last_served_step; });
+  return found;
+}
+
+std::vector<ContinuousBatchEngine::Loop::Share> ContinuousBatchEngine::Loop::Plan() {
+  std::vector<Share> plan;
+  uint32_t room = options_.shape.forward_rows;
+  for (Sequence* sequence : RunnableByLastServed(false)) {
+    if (room == 0) break;
+    plan.push_back({sequence, 1});
+    --room;
+  }
+  uint32_t budget = std::min(room, pacer_.Rows(!plan.empty()));
+  for (Sequence* sequence : RunnableByLastServed(true)) {
+    if (budget == 0) break;
+    const uint32_t rows = std::min(budget, sequence->pending());
+    plan.push_back({sequence, rows});
+    budget -= rows;
+  }
+  return plan;
+}
+
+void ContinuousBatchEngine::Loop::Step() {
+  const std::vector<Share> plan = Plan();
+  const bool prefill = plan.back().sequence->prefilling();
+  phase_.store(prefill ? EnginePhase::kPrefill : EnginePhase::kDecode, std::memory_order_relaxed);
+  const Duration began = options_.clock->Monotonic();
+  for (const Share& share : plan) share.sequence->MarkServed(began);
+  const absl::Status status = Forward(plan);
+  batch_.clear();
+  if (ReasonOf(status) == Reason::kCancelled) return;  // the mailbox says who; the others' rows are computed again
+  if (!status.ok()) {
+    for (const Share& share : plan) EndSequence(*share.sequence, FinishReason::kUnspecified, status);
+    return;
+  }
+  ++steps_;
+  if (prefill) pacer_.Record(static_cast<uint32_t>(rows_.size()), options_.clock->Monotonic() - began);
+  Commit(plan);
+}
+
+absl::Status ContinuousBatchEngine::Loop::AddRows(const Share& share) {
+  Sequence& sequence = *share.sequence;
+  const uint32_t end = sequence.computed() + share.rows;
+  RETURN_IF_ERROR(runtime_->Grow(*sequence.slot, end));
+  for (uint32_t position = sequence.computed(); position < end; ++position) {
+    rows_.push_back({*sequence.slot, sequence.tokens()[position], position, position + 1 == sequence.tokens().size()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ContinuousBatchEngine::Loop::Forward(const std::vector<Share>& plan) {
+  rows_.clear();
+  batch_.clear();
+  for (const Share& share : plan) {
+    RETURN_IF_ERROR(AddRows(share));
+    batch_.insert(share.sequence->id());
+  }
+  return options_.model->model().Forward(rows_,
+                                         {runtime_->kv(), runtime_->workspace(), compute_, stop_check_, progress_});
+}
+
+bool ContinuousBatchEngine::Loop::ShouldGiveUp() {
+  std::lock_guard lock(mutex_);
+  if (draining_ && options_.clock->Monotonic() >= drain_deadline_) return true;
+  return std::any_of(mailbox_.begin(), mailbox_.end(), [this](const Command& command) {
+    const auto* cancel = std::get_if<CancelCommand>(&command);
+    return cancel != nullptr && batch_.contains(cancel->id);
+  });
+}
+
+void ContinuousBatchEngine::Loop::Commit(const std::vector<Share>& plan) {
+  uint32_t logits_row = 0;
+  for (const Share& share : plan) {
+    Sequence& sequence = *share.sequence;
+    sequence.Commit(share.rows);
+    sequence.last_served_step = steps_;
+    (sequence.prefilling() ? tokens_prefilled_ : tokens_decoded_) += share.rows;
+    if (sequence.pending() != 0) continue;
+    SequenceOutput output;
+    sequence.Choose(runtime_->workspace().Logits(logits_row++), scratch_, output, options_.clock->Monotonic());
+    if (!output.tokens.empty() || !output.text.empty() || output.terminal()) Emit(std::move(output));
+  }
+}
+
+void ContinuousBatchEngine::Loop::EndSequence(Sequence& sequence, FinishReason finish, const absl::Status& error) {
+  SequenceOutput output;
+  sequence.End(finish, error, output, options_.clock->Monotonic());
+  Emit(std::move(output));
+}
+
+// A terminal output takes its sequence with it: pages first, so that the next admission sees them.
+void ContinuousBatchEngine::Loop::Emit(SequenceOutput output) {
+  if (output.terminal()) {
+    const auto found = sequences_.find(output.id);
+    if (found->second->slot) runtime_->Release(*found->second->slot);
+    waiting_.Remove(output.id);
+    sequences_.erase(found);
+  }
+  outputs_.push_back(std::move(output));
+}
+
+void ContinuousBatchEngine::Loop::Deliver() {
+  if (outputs_.empty()) return;
+  options_.sink->OnStep(outputs_);
+  std::lock_guard lock(mutex_);
+  for (const SequenceOutput& output : outputs_) {
+    if (output.terminal()) live_.erase(output.id);
+  }
+  outputs_.clear();
+  if (live_.empty()) changed_.notify_all();
+}
+
+void ContinuousBatchEngine::Loop::PublishSnapshot() {
+  EngineSnapshot snapshot;
+  std::optional<Duration> oldest;
+  snapshot.max_sequences = options_.shape.sequences;
+  snapshot.context = context();
+  snapshot.waiting = static_cast<uint32_t>(waiting_.size());
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->paused) ++snapshot.paused;
+    if (sequence->slot) {
+      ++(sequence->prefilling() ? snapshot.active_prefill : snapshot.active_decode);
+    } else if (!oldest || sequence->submitted() < *oldest) {
+      oldest = sequence->submitted();
+    }
+  }
+  const PageCounts pages = runtime_->Pages();
+  snapshot.kv_pages_total = pages.total;
+  snapshot.kv_pages_free = pages.free;
+  snapshot.kv_pages_reserved = pages.reserved;
+  snapshot.capacity_blocked = capacity_blocked_;
+  snapshot.tokens_prefilled = tokens_prefilled_;
+  snapshot.tokens_decoded = tokens_decoded_;
+  snapshot.steps = steps_;
+  std::lock_guard lock(mutex_);
+  published_ = snapshot;
+  if (unseen_ == 0 || oldest) oldest_waiting_ = oldest;
+}
+
+}  // namespace bulkhead::engine
