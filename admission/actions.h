@@ -20,6 +20,13 @@ struct SpawnAction {
   Charge estimate;
 };
 
+// `ticket` waits no longer for memory: it holds a lease on a worker that somebody else's request is loading. A
+// GrantAction follows when that is ready.
+struct BoundAction {
+  TicketId ticket = 0;
+  AllocationId allocation = 0;
+};
+
 // The worker is ready and `ticket` holds a lease on it: send the request. The ticket that loaded a worker comes first.
 struct GrantAction {
   TicketId ticket = 0;
@@ -66,7 +73,7 @@ struct UnconfirmedAction {
 // Memory came back, or a waiter lacks live memory: read /proc/meminfo and call SetLiveMemory.
 struct SampleMemoryAction {};
 
-using Action = std::variant<SpawnAction, GrantAction, QueuedAction, RefuseAction, EvictAction, ConfirmAction,
-                            UnconfirmedAction, SampleMemoryAction>;
+using Action = std::variant<SpawnAction, BoundAction, GrantAction, QueuedAction, RefuseAction, EvictAction,
+                            ConfirmAction, UnconfirmedAction, SampleMemoryAction>;
 
 }  // namespace bulkhead::admission

@@ -48,7 +48,7 @@ struct Now {
 };
 
 struct Outcome {
-  // kAllowed: a lease is bound (a SpawnAction or GrantAction follows, now or when the worker is ready). A waiting
+  // kAllowed: a lease is bound (a SpawnAction, BoundAction or GrantAction is among the actions). A waiting
   // verdict: the ticket is in the queue. Else `refusal` says why and the ticket is empty.
   Verdict verdict = Verdict::kAllowed;
   Ticket ticket{};

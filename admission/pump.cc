@@ -73,7 +73,10 @@ void AdmissionCoordinator::Consider(TicketRecord& ticket, uint32_t position) {
 void AdmissionCoordinator::Lease(TicketRecord& ticket, LedgerEntry& entry) {
   queue_.Bind(ticket, entry.id);
   entry.leases.push_back(ticket.id);
-  if (!IsReady(entry.state)) return;
+  if (!IsReady(entry.state)) {
+    if (entry.loader != ticket.id) Emit(BoundAction{ticket.id, entry.id});
+    return;
+  }
   if (entry.state == AllocationState::kIdle) (void)ledger_.Move(entry, AllocationState::kBusy);
   queue_.Grant(ticket);
   Emit(GrantAction{ticket.id, entry.id});

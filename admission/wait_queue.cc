@@ -39,6 +39,7 @@ void WaitQueue::Dequeue(const TicketRecord& ticket) {
 void WaitQueue::Bind(TicketRecord& ticket, AllocationId allocation) {
   Dequeue(ticket);
   ticket.state = TicketState::kBound;
+  ticket.verdict = Verdict::kAllowed;
   ticket.allocation = allocation;
 }
 
