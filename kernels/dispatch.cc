@@ -18,6 +18,9 @@ struct TierRow {
 // Worst first.
 constexpr TierRow kTiers[] = {
     {&kReferenceKernels, "nothing", [](const CpuFeatures&) { return true; }},
+#if defined(__x86_64__)
+    {&kAvx2Kernels, "avx2 fma f16c", [](const CpuFeatures& f) { return f.avx2 && f.fma && f.f16c; }},
+#endif
 };
 
 const TierRow* FindTier(std::string_view name) {

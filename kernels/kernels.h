@@ -18,7 +18,7 @@ namespace bulkhead::kernels {
 // `tokens` rows of `cols` activations, in the formats their matrices need; the others may be null.
 struct Activations {
   uint32_t tokens;
-  uint32_t cols;          // a multiple of 32
+  uint32_t cols;          // a multiple of 32 where a matrix of a block type is multiplied
   const float* f32;       // row t at f32 + t * f32_stride
   size_t f32_stride;      // in floats
   const int8_t* q8;       // [tokens][cols], within -127..127

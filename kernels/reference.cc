@@ -170,6 +170,7 @@ float DotFloats(WeightType type, const uint8_t* row, const Activations& x, uint3
   const float* a = x.f32 + token * x.f32_stride;
   Lanes lanes;
   for (uint32_t k = 0; k < x.cols; ++k) lanes.FusedAdd(k, WeightAt(type, row, k), a[k]);
+  lanes.Fill(x.cols);
   return lanes.Sum();
 }
 

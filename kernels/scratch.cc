@@ -11,9 +11,10 @@ size_t MatMulScratchBytes(uint32_t cols) {
 }
 
 size_t AttentionScratchBytes(uint32_t query_heads, uint32_t head_size) {
-  const size_t vectors = size_t{2} * kAttentionBlock * head_size;
-  const size_t states = size_t{2} * kAttentionTokens * query_heads * (head_size + kStateExtra);
-  return (vectors + states) * sizeof(float) + kScratchSlack;
+  const size_t queries = size_t{kAttentionTokens} * query_heads;
+  const size_t vectors = size_t{kAttentionBlock} * head_size;
+  const size_t states = queries * 2 * (head_size + kSumLanes);
+  return (vectors + queries * kAttentionBlock + states) * sizeof(float) + kScratchSlack;
 }
 
 }  // namespace bulkhead::kernels

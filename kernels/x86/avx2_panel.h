@@ -1,0 +1,146 @@
+// Prefill on AVX2: sixteen rows of a block type are unpacked once into scratch, [block][step][row][bytes of a step],
+// and multiplied with all tokens, four at a time. Each (row, token) keeps its own four chains.
+#pragma once
+
+#include "kernels/x86/avx2_blocks.h"
+
+namespace bulkhead::kernels {
+namespace {
+
+struct Panel {
+  uint8_t* weights;  // [blocks][32 * kPanelRows * Format::kPanelBytes]
+  float* scales;     // [blocks][kPanelRows]
+  int16_t* tile;     // [kTileTokens][cols], for formats that want 16-bit activations
+};
+
+inline Panel PanelIn(void* scratch, uint32_t cols) {
+  auto* bytes = static_cast<uint8_t*>(scratch);
+  uint8_t* scales = bytes + size_t{cols} * kPanelRows * sizeof(int16_t);
+  uint8_t* tile = scales + size_t{cols} / 32 * kPanelRows * sizeof(float);
+  return {bytes, reinterpret_cast<float*>(scales), reinterpret_cast<int16_t*>(tile)};
+}
+
+inline __m256 EightScales(const uint8_t* const* blocks) {
+  uint16_t halves[8];
+  for (int i = 0; i < 8; ++i) CopyBytes(halves + i, blocks[i], sizeof(uint16_t));
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));
+}
+
+// Rows past `count` repeat the last one; nobody reads their results.
+template <typename Format>
+inline void UnpackPanel(const uint8_t* rows, size_t row_bytes, uint32_t count, uint32_t blocks, const Panel& panel) {
+  constexpr size_t kBlock = size_t{32} * kPanelRows * Format::kPanelBytes;
+  for (uint32_t half = 0; half < 2; ++half) {
+    const uint8_t* at[8];
+    for (uint32_t i = 0; i < 8; ++i) {
+      const uint32_t row = half * 8 + i;
+      at[i] = rows + (row < count ? row : count - 1) * row_bytes;
+    }
+    for (uint32_t b = 0; b < blocks; ++b) {
+      _mm256_storeu_ps(panel.scales + b * kPanelRows + half * 8, EightScales(at));
+      Format::Unpack(at, panel.weights + b * kBlock + half * 32);
+      for (auto& block : at) {
+        _mm_prefetch(reinterpret_cast<const char*>(block + kPanelRows * row_bytes), _MM_HINT_T1);
+        block += Format::kBytes;
+      }
+    }
+  }
+}
+
+inline const int8_t* TileActivations(const Activations& x, uint32_t token, uint32_t /*count*/, const Panel& /*panel*/,
+                                     const int8_t* /*type*/) {
+  return x.q8 + size_t{token} * x.cols;
+}
+inline const int16_t* TileActivations(const Activations& x, uint32_t token, uint32_t count, const Panel& panel,
+                                      const int16_t* /*type*/) {
+  const int8_t* from = x.q8 + size_t{token} * x.cols;
+  for (size_t k = 0; k < size_t{count} * x.cols; k += 16) {
+    StoreBytes(panel.tile + k, _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k))));
+  }
+  return panel.tile;
+}
+
+inline void StoreRows(float* out, __m256 low, __m256 high, uint32_t count) {
+  if (count == kPanelRows) {
+    _mm256_storeu_ps(out, low);
+    _mm256_storeu_ps(out + 8, high);
+    return;
+  }
+  float rows[kPanelRows];
+  _mm256_storeu_ps(rows, low);
+  _mm256_storeu_ps(rows + 8, high);
+  for (uint32_t i = 0; i < count; ++i) out[i] = rows[i];
+}
+
+template <typename Format, int kTokens>
+inline void PanelTile(const Panel& panel, const Activations& x, uint32_t token, uint32_t rows, float* out,
+                      size_t out_stride) {
+  constexpr size_t kBlock = size_t{32} * kPanelRows * Format::kPanelBytes;
+  const uint32_t blocks = x.cols / 32;
+  const auto* a = TileActivations(x, token, kTokens, panel, static_cast<const typename Format::Activation*>(nullptr));
+  const float* scale = x.q8_scale + size_t{token} * blocks;
+  const int32_t* sum = x.q8_sum + size_t{token} * blocks;
+  __m256 chains[kBlockChains][kTokens][2];
+  for (auto& chain : chains) {
+    for (auto& pair : chain) pair[0] = pair[1] = _mm256_setzero_ps();
+  }
+  for (uint32_t b = 0; b < blocks; ++b) {
+    __m256i dots[kTokens][2];
+    Format::template PanelDots<kTokens>(panel.weights + b * kBlock, a + size_t{b} * 32, x.cols, sum + b, blocks, dots);
+    const __m256 low = _mm256_loadu_ps(panel.scales + b * kPanelRows);
+    const __m256 high = _mm256_loadu_ps(panel.scales + b * kPanelRows + 8);
+    auto& chain = chains[b % kBlockChains];
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256 token_scale = _mm256_set1_ps(scale[size_t{static_cast<uint32_t>(t)} * blocks + b]);
+      chain[t][0] = _mm256_fmadd_ps(_mm256_mul_ps(low, token_scale), _mm256_cvtepi32_ps(dots[t][0]), chain[t][0]);
+      chain[t][1] = _mm256_fmadd_ps(_mm256_mul_ps(high, token_scale), _mm256_cvtepi32_ps(dots[t][1]), chain[t][1]);
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    const auto whole = [&chains, t](int half) {
+      return _mm256_add_ps(_mm256_add_ps(chains[0][t][half], chains[1][t][half]),
+                           _mm256_add_ps(chains[2][t][half], chains[3][t][half]));
+    };
+    StoreRows(out + (token + t) * out_stride, whole(0), whole(1), rows);
+  }
+}
+
+template <typename Format>
+inline void PanelTokens(const Panel& panel, const Activations& x, uint32_t rows, float* out, size_t out_stride) {
+  uint32_t t = 0;
+  for (; t + 4 <= x.tokens; t += 4) PanelTile<Format, 4>(panel, x, t, rows, out, out_stride);
+  switch (x.tokens - t) {
+    case 3:
+      PanelTile<Format, 3>(panel, x, t, rows, out, out_stride);
+      break;
+    case 2:
+      PanelTile<Format, 2>(panel, x, t, rows, out, out_stride);
+      break;
+    case 1:
+      PanelTile<Format, 1>(panel, x, t, rows, out, out_stride);
+      break;
+    default:
+      break;
+  }
+}
+
+constexpr uint32_t kPanelFromTokens = 4;  // fewer do not pay for the unpacking
+
+template <typename Format>
+inline void BlockMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row_end, void* scratch,
+                        size_t scratch_bytes) {
+  if (task.x.tokens < kPanelFromTokens || scratch_bytes < MatMulScratchBytes(task.x.cols)) {
+    DirectMatMul<Format>(task, row_begin, row_end);
+    return;
+  }
+  const Panel panel = PanelIn(scratch, task.x.cols);
+  const uint8_t* data = static_cast<const uint8_t*>(task.weights.data);
+  for (uint32_t r = row_begin; r < row_end; r += kPanelRows) {
+    const uint32_t count = row_end - r < kPanelRows ? row_end - r : kPanelRows;
+    UnpackPanel<Format>(data + r * task.weights.row_bytes, task.weights.row_bytes, count, task.x.cols / 32, panel);
+    PanelTokens<Format>(panel, task.x, count, task.out + r, task.out_stride);
+  }
+}
+
+}  // namespace
+}  // namespace bulkhead::kernels
