@@ -48,6 +48,8 @@ class FrameChannel {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] size_t queued_bytes() const { return queued_bytes_; }
+  // Bytes set aside for an incoming frame that is not whole yet.
+  [[nodiscard]] size_t buffered_bytes() const { return reader_.mid_frame() ? reader_.buffered_bytes() : 0; }
   // True while a frame has been sent in part.
   [[nodiscard]] bool mid_write() const { return front_sent_ > 0; }
   void set_max_frame_bytes(uint32_t bytes) { reader_.set_max_frame_bytes(bytes); }

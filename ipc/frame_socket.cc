@@ -25,6 +25,7 @@ struct FrameSocket::State {
   void OnPoll(int status, int events);
   void ReadFrames(int max_reads);
   void End(const absl::Status& why);
+  void EndMalformed(const absl::Status& why);
   void AfterWrite();
   void Fail(absl::Status why);
   void UpdateEvents();
@@ -39,6 +40,7 @@ struct FrameSocket::State {
   uv_timer_t timer = {};
   int watched_events = 0;
   int open_handles = 1;
+  size_t told_buffered = 0;
   bool congested = false;
   bool flushing = false;  // CloseAfterFlush
   bool closing = false;
@@ -140,9 +142,10 @@ void FrameSocket::State::OnPoll(int status, int events) {
   }
   // A socket that hangs up or fails may still hold what was sent before: read first, then close.
   if (status < 0 || (events & (UV_READABLE | UV_DISCONNECT)) != 0) ReadFrames(kReadsPerEvent);
-  if (closing) return;
+  if (flushing && status < 0) return StartClosing();
+  if (closing || flushing) return;
   if ((events & UV_WRITABLE) != 0) AfterWrite();
-  if (closing) return;
+  if (closing || flushing) return;
   if (status < 0) watched_events = 0;  // libuv has stopped watching
   UpdateEvents();
 }
@@ -152,10 +155,19 @@ void FrameSocket::State::ReadFrames(int max_reads) {
     listener->OnFrame(bytes, std::move(descriptor));
     return listener != nullptr;
   });
-  if (closing) return;
-  if (!end.ok()) return End(failure.ok() ? end.status() : failure);
-  if (*end == FrameChannel::ReadEnd::kEof) return End(failure);
+  if (closing || flushing) return;
+  if (!end.ok() && failure.ok()) return EndMalformed(end.status());
+  if (!end.ok() || *end == FrameChannel::ReadEnd::kEof) return End(failure);
   if (*end == FrameChannel::ReadEnd::kWouldBlock && !failure.ok()) return End(failure);
+  if (const size_t bytes = channel.buffered_bytes(); bytes != told_buffered) {
+    told_buffered = bytes;
+    listener->OnBuffered(bytes);
+  }
+}
+
+void FrameSocket::State::EndMalformed(const absl::Status& why) {
+  if (ReasonOf(why) != Reason::kConnectionLost) listener->OnMalformed(why);
+  if (!closing && !flushing) End(why);
 }
 
 void FrameSocket::State::AfterWrite() {

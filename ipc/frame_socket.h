@@ -40,6 +40,11 @@ class FrameSocket {
     // The last call, once: OK where the peer closed between two frames, else why the connection ended. Everything that
     // had arrived was delivered before. Not called after Close.
     virtual void OnClosed(const absl::Status& why) = 0;
+    // What arrived is no frame: kProtocolError or kFrameTooLarge. A last word may be sent here; unless the owner closes
+    // the connection in this call, it ends with OnClosed(why) right after.
+    virtual void OnMalformed(const absl::Status& why) { (void)why; }
+    // Bytes now set aside for a frame that is not whole yet; told after reading whenever that has changed.
+    virtual void OnBuffered(size_t bytes) { (void)bytes; }
     // The output queue rose over the high mark, or fell to the low one.
     virtual void OnCongested(bool congested) { (void)congested; }
   };

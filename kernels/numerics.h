@@ -4,10 +4,12 @@
 
 #include <cstdint>
 
+#include "base/numerics_version.h"
+
 namespace bulkhead::kernels {
 
 // Carried in Hello and salted into prefix-cache keys: results of different versions must never be mixed.
-constexpr uint32_t kNumericsVersion = 1;
+constexpr uint32_t kNumericsVersion = bulkhead::kNumericsVersion;
 
 constexpr uint32_t kSumLanes = 16;              // a sum over a dimension runs in lanes k mod 16, then +8 +4 +2 +1
 constexpr uint32_t kBlockChains = 4;            // block dots accumulate into chain b mod 4

@@ -1,0 +1,180 @@
+#include "daemon/inference.h"
+
+#include <fmt/format.h>
+
+#include "daemon/reply.h"
+
+namespace bulkhead::daemon {
+namespace {
+
+size_t BytesOf(const supervisor::DeltaEvent& delta) {
+  return sizeof(delta) + delta.text.size() + delta.tokens.size() * sizeof(v1::Token);
+}
+
+uint64_t EndOf(const supervisor::DeltaEvent& delta) { return delta.index + delta.tokens.size(); }
+
+}  // namespace
+
+class Inference::Sink final : public supervisor::StreamSink {
+ public:
+  explicit Sink(std::shared_ptr<Inference> inference) : inference_(std::move(inference)) {}
+
+  void OnQueued(const supervisor::QueuedEvent& event) override {
+    v1::ServerFrame frame;
+    Fill(frame.mutable_queued(), event);
+    inference_->OnEvent(std::move(frame));
+  }
+  void OnLoading(const supervisor::LoadingEvent& event) override {
+    v1::ServerFrame frame;
+    Fill(frame.mutable_loading(), event);
+    inference_->OnEvent(std::move(frame));
+  }
+  void OnStarted(const supervisor::StartedEvent& event) override { inference_->OnStarted(event); }
+  void OnDelta(const supervisor::DeltaEvent& delta) override { inference_->OnDelta(delta); }
+  void OnDone(const supervisor::DoneEvent& done) override {
+    v1::ServerFrame frame;
+    Fill(frame.mutable_done(), done);
+    inference_->OnTerminal(std::move(frame), done.finish_reason != v1::FINISH_REASON_CANCELLED);
+  }
+  void OnError(const supervisor::OffloadError& error) override {
+    v1::ServerFrame frame;
+    Fill(frame.mutable_error(), error);
+    inference_->OnTerminal(std::move(frame), false);
+  }
+
+ private:
+  std::shared_ptr<Inference> inference_;
+};
+
+Inference::Inference(Traits traits, supervisor::LocalGenerationOffload& offload, const Clock& clock,
+                     std::function<void()> changed)
+    : traits_(std::move(traits)), offload_(offload), clock_(clock), changed_(std::move(changed)) {}
+
+std::unique_ptr<supervisor::StreamSink> Inference::MakeSink() { return std::make_unique<Sink>(shared_from_this()); }
+
+absl::Status Inference::Attach(Listener* listener, uint64_t from_index) {
+  if (from_index < first_kept_) {
+    return Error(Reason::kLimitExceeded, fmt::format("inference {}: tokens before {} are no longer kept, {} asked for",
+                                                     id(), first_kept_, from_index));
+  }
+  if (listener_ != nullptr) std::exchange(listener_, nullptr)->Replaced();
+  const std::shared_ptr<Inference> self = shared_from_this();
+  listener_ = listener;
+  grant_.reset();
+  if (!ended()) expires_at_.reset();
+  delivered_ = 0;
+  while (delivered_ < deltas_.size()) {
+    const supervisor::DeltaEvent& delta = deltas_[delivered_];
+    if (EndOf(delta) > from_index || (delta.tokens.empty() && delta.index >= from_index)) break;
+    ++delivered_;
+  }
+  if (started_) listener_->Deliver(*started_);
+  Pump();
+  return absl::OkStatus();
+}
+
+void Inference::Detach() {
+  const std::shared_ptr<Inference> self = shared_from_this();
+  listener_ = nullptr;
+  grant_.reset();
+  if (!ended() && !lingers()) {
+    offload_.Cancel(id(), supervisor::CancelCause::kClientGone);
+  } else if (!ended()) {
+    LingerFromNow();
+    UpdatePause();
+  }
+  changed_();
+}
+
+void Inference::Grant(uint64_t up_to_index) {
+  grant_ = std::max(grant_.value_or(0), up_to_index);
+  Pump();
+}
+
+void Inference::OnEvent(v1::ServerFrame frame) {
+  if (listener_ != nullptr) listener_->Deliver(std::move(frame));
+}
+
+void Inference::OnStarted(const supervisor::StartedEvent& started) {
+  traits_.received_bytes.Reset();
+  v1::ServerFrame frame;
+  Fill(frame.mutable_started(), started);
+  started_ = frame;
+  OnEvent(std::move(frame));
+  // What was asked before there was a sequence is asked again of the one there is now.
+  if (paused_) offload_.Pause(id(), true);
+}
+
+void Inference::OnDelta(const supervisor::DeltaEvent& delta) {
+  next_index_ = EndOf(delta);
+  kept_bytes_ += BytesOf(delta);
+  deltas_.push_back(delta);
+  Pump();
+}
+
+void Inference::OnTerminal(v1::ServerFrame frame, bool waits_for_deltas) {
+  traits_.received_bytes.Reset();
+  traits_.in_flight.Reset();
+  terminal_ = std::move(frame);
+  terminal_waits_ = waits_for_deltas;
+  LingerFromNow();
+  Pump();
+}
+
+void Inference::Pump() {
+  const std::shared_ptr<Inference> self = shared_from_this();
+  DeliverDeltas();
+  DeliverTerminal();
+  UpdatePause();
+  if (ended() && listener_ == nullptr) changed_();
+}
+
+void Inference::DeliverDeltas() {
+  while (listener_ != nullptr && delivered_ < deltas_.size()) {
+    const supervisor::DeltaEvent& delta = deltas_[delivered_];
+    if (listener_->Congested() || !GrantCovers(delta.index)) break;
+    v1::ServerFrame frame;
+    Fill(frame.mutable_delta(), delta);
+    ++delivered_;
+    listener_->Deliver(std::move(frame));
+  }
+  ForgetDelivered();
+}
+
+void Inference::ForgetDelivered() {
+  while (delivered_ > 0 && (!lingers() || kept_bytes_ > kKeptBytes)) {
+    kept_bytes_ -= BytesOf(deltas_.front());
+    first_kept_ = EndOf(deltas_.front());
+    deltas_.pop_front();
+    --delivered_;
+  }
+}
+
+void Inference::DeliverTerminal() {
+  if (listener_ == nullptr || !ended()) return;
+  const bool all_delivered = delivered_ == deltas_.size();
+  if (!all_delivered && terminal_waits_) return;
+  Listener* listener = std::exchange(listener_, nullptr);
+  listener->Deliver(*terminal_);
+  listener->Finished();
+}
+
+void Inference::UpdatePause() {
+  bool wanted = false;
+  if (ended()) {
+    paused_ = false;
+    return;
+  }
+  if (listener_ != nullptr) {
+    wanted = listener_->Congested() || delivered_ < deltas_.size() || !GrantCovers(next_index_);
+  } else {
+    wanted = lingers() && kept_bytes_ > kKeptBytes;
+  }
+  if (wanted == paused_) return;
+  paused_ = wanted;
+  offload_.Pause(id(), wanted);
+}
+
+void Inference::LingerFromNow() { expires_at_ = clock_.Monotonic() + traits_.linger; }
+
+}  // namespace bulkhead::daemon
