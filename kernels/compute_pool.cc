@@ -28,6 +28,14 @@ void SpinPause() {
 #endif
 }
 
+constexpr uint64_t MakeJob(uint32_t threads, uint32_t chunks) { return uint64_t{threads} << 32 | chunks; }
+constexpr uint32_t ThreadsOf(uint64_t job) { return static_cast<uint32_t>(job >> 32); }
+constexpr uint32_t ChunksOf(uint64_t job) { return static_cast<uint32_t>(job); }
+
+bool HasWork(uint64_t job, const ComputePool::Worker& worker) {
+  return ChunksOf(job) > 0 && worker.index < ThreadsOf(job);
+}
+
 }  // namespace
 
 struct ComputePool::Shared {
@@ -38,13 +46,13 @@ struct ComputePool::Shared {
     alignas(64) std::atomic<uint32_t> asleep{0};
   };
 
-  // Chunks nobody has taken yet. A thread that takes one keeps the job's fields alive until it has counted the chunk
-  // as done, so they may be read plainly; a thread that comes late finds 0 and reads nothing.
-  alignas(64) std::atomic<uint32_t> untaken{0};
+  // The latest job: its thread count above, its chunks that nobody has taken yet below, in one word so that a thread
+  // never takes a chunk of a job it has no part in. Taking one keeps the job's fields alive until the chunk is counted
+  // as done, so they may be read plainly; a thread that comes late finds no chunk and reads nothing.
+  alignas(64) std::atomic<uint64_t> untaken{0};
   alignas(64) std::atomic<uint32_t> unfinished{0};
   std::atomic<uint32_t> caller_waits{0};
   std::atomic<bool> stop{false};
-  std::atomic<uint32_t> active{1};
 
   WorkFunction work = nullptr;
   const void* context = nullptr;
@@ -112,28 +120,28 @@ int ComputePool::Shared::StartHelper(uint32_t index) {
 }
 
 void ComputePool::Shared::TakeChunks(const Worker& worker) {
-  if (worker.index >= active.load(std::memory_order_relaxed)) return;
-  uint32_t left = untaken.load(std::memory_order_acquire);
-  while (left > 0) {
-    if (!untaken.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-    work(context, chunks - left, worker);
+  uint64_t job = untaken.load(std::memory_order_acquire);
+  while (HasWork(job, worker)) {
+    if (!untaken.compare_exchange_weak(job, job - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    work(context, chunks - ChunksOf(job), worker);
     if (unfinished.fetch_sub(1) == 1 && caller_waits.exchange(0) == 1) {
       caller_waits.notify_one();
     }
-    left = untaken.load(std::memory_order_acquire);
+    job = untaken.load(std::memory_order_acquire);
   }
 }
 
 // Returns when there may be work for this helper, or at the end of the pool.
 void ComputePool::Shared::AwaitWork(Helper& helper) {
-  const bool active_now = helper.worker.index < active.load(std::memory_order_relaxed);
-  for (int i = 0; active_now && i < kSpins; ++i) {
-    if (untaken.load(std::memory_order_acquire) > 0 || stop.load(std::memory_order_relaxed)) return;
+  for (int i = 0; i < kSpins; ++i) {
+    const uint64_t job = untaken.load(std::memory_order_acquire);
+    if (HasWork(job, helper.worker) || stop.load(std::memory_order_relaxed)) return;
+    if (helper.worker.index >= ThreadsOf(job)) break;
     SpinPause();
   }
   // Sequentially consistent against RunErased, which publishes the work before it looks at `asleep`.
   helper.asleep.store(1);
-  if ((helper.worker.index < active.load() && untaken.load() > 0) || stop.load()) {
+  if (HasWork(untaken.load(), helper.worker) || stop.load()) {
     helper.asleep.store(0);
     return;
   }
@@ -186,9 +194,7 @@ absl::StatusOr<std::unique_ptr<ComputePool>> ComputePool::Create(const Options& 
 }
 
 ComputePool::ComputePool(std::unique_ptr<Shared> shared, uint32_t threads)
-    : shared_(std::move(shared)), threads_(threads), active_(threads) {
-  shared_->active.store(threads);
-}
+    : shared_(std::move(shared)), threads_(threads), active_(threads) {}
 
 ComputePool::~ComputePool() = default;
 
@@ -204,10 +210,7 @@ absl::Status ComputePool::ReserveScratch(size_t bytes_each) {
   return Error(Reason::kWorkerOom, fmt::format("compute scratch: cannot map {} x {} bytes", threads_, bytes_each));
 }
 
-void ComputePool::SetActiveThreads(uint32_t count) {
-  active_ = std::clamp(count, 1u, threads_);
-  shared_->active.store(active_);
-}
+void ComputePool::SetActiveThreads(uint32_t count) { active_ = std::clamp(count, 1u, threads_); }
 
 void ComputePool::RunErased(uint32_t chunks, WorkFunction work, const void* context) {
   if (chunks == 0) return;
@@ -220,7 +223,7 @@ void ComputePool::RunErased(uint32_t chunks, WorkFunction work, const void* cont
   shared.context = context;
   shared.chunks = chunks;
   shared.unfinished.store(chunks, std::memory_order_relaxed);
-  shared.untaken.store(chunks);
+  shared.untaken.store(MakeJob(active_, chunks));
   for (uint32_t i = 0; i + 1 < active_; ++i) {
     auto& asleep = shared.helpers[i]->asleep;
     if (asleep.load() == 1 && asleep.exchange(0) == 1) asleep.notify_one();
