@@ -12,15 +12,11 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/sampling/candidates.h"
 #include "engine/sampling/draw.h"
 #include "engine/sampling/params.h"
 
 namespace bulkhead::engine {
-
-struct Candidate {
-  float logit;
-  int32_t id;
-};
 
 // Workspace for rows of `vocabulary` logits: 8 bytes a token. One per engine thread, shared by its sequences.
 class SamplerScratch {
@@ -50,18 +46,24 @@ class Sampler {
   void Accept(std::span<const int32_t> ids);
   void Accept(int32_t id) { Accept({&id, 1}); }
 
-  // The token for `position` (absolute, prompt included). `logits` are changed at banned and penalised ids. A row with
+  // The token for `position` (absolute, prompt included). `logits` are changed meanwhile and put back. A row with
   // a NaN, +inf or nothing but -inf is kInternal: that sequence ends alone.
-  absl::StatusOr<SampledToken> Sample(std::span<float> logits, uint64_t position, SamplerScratch& scratch) const;
+  absl::StatusOr<SampledToken> Sample(std::span<float> logits, uint64_t position, SamplerScratch& scratch);
 
   [[nodiscard]] const SamplingParams& params() const { return params_; }
 
  private:
+  // Applies penalty and bans, keeping what was there in changed_.
+  void Change(std::span<float> logits);
+  void Restore(std::span<float> logits) const;
+  absl::StatusOr<int32_t> Choose(std::span<const float> logits, uint64_t position, SamplerScratch& scratch) const;
+
   SamplingParams params_;
   std::vector<int32_t> banned_;
   uint32_t choice_;
-  std::vector<int32_t> recent_;  // a ring of the last repeat_last_n ids
+  std::vector<int32_t> recent_;  // a ring of the last repeat_last_n ids, whose oldest stands at next_ once it is full
   size_t next_ = 0;
+  std::vector<Candidate> changed_;
 };
 
 }  // namespace bulkhead::engine

@@ -22,8 +22,9 @@
 
 namespace bulkhead::engine {
 
-class Vocabulary;
+class SpecialSplitter;
 class TextEncoder;
+class Vocabulary;
 
 enum class TokenizerKind : uint8_t { kSpm, kBpe };
 
@@ -40,6 +41,9 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
+
+  // Private bytes that Create's tables for this file take, for an estimate before it is called.
+  static uint64_t TableBytes(const GgufFile& file);
 
   // Time is O(n log n) and memory O(n) in the text's bytes, whatever they are.
   [[nodiscard]] std::vector<int32_t> Encode(std::string_view text, EncodeOptions options) const;
@@ -70,10 +74,12 @@ class Tokenizer {
   [[nodiscard]] bool IsEndOfGeneration(int32_t id) const;
 
  private:
-  Tokenizer(TokenizerKind kind, std::unique_ptr<Vocabulary> vocabulary, std::unique_ptr<TextEncoder> encoder);
+  Tokenizer(TokenizerKind kind, std::unique_ptr<Vocabulary> vocabulary, std::unique_ptr<SpecialSplitter> splitter,
+            std::unique_ptr<TextEncoder> encoder);
 
   TokenizerKind kind_;
   std::unique_ptr<Vocabulary> vocabulary_;
+  std::unique_ptr<SpecialSplitter> splitter_;
   std::unique_ptr<TextEncoder> encoder_;
 };
 

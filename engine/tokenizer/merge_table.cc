@@ -1,0 +1,84 @@
+#include "engine/tokenizer/merge_table.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace bulkhead::engine {
+namespace {
+
+constexpr uint64_t kMaxMerges = 1 << 22;
+// Real vocabularies have none, or a handful; each costs an allocation.
+constexpr size_t kMaxExtras = 1 << 16;
+
+uint64_t SlotCount(uint64_t count) { return std::bit_ceil(count + count / 3 + 1); }
+
+}  // namespace
+
+MergeTable::MergeTable(const Vocabulary& vocabulary, uint64_t count)
+    : vocabulary_(&vocabulary), slots_(SlotCount(count)), mask_(slots_.size() - 1), first_extra_(vocabulary.size()) {}
+
+absl::StatusOr<MergeTable> MergeTable::Create(const GgufStrings& merges, const Vocabulary& vocabulary) {
+  if (merges.size() > kMaxMerges) {
+    return Error(Reason::kModelInvalid, fmt::format("tokenizer.ggml.merges: {} exceeds {}", merges.size(), kMaxMerges));
+  }
+  MergeTable table(vocabulary, merges.size());
+  uint32_t rank = 0;
+  for (const std::string_view merge : merges) RETURN_IF_ERROR(table.Add(merge, rank++));
+  return table;
+}
+
+absl::Status MergeTable::Add(std::string_view merge, uint32_t rank) {
+  const size_t space = merge.find(' ', 1);
+  if (space == std::string_view::npos || space + 1 == merge.size()) {
+    return Error(Reason::kModelInvalid,
+                 fmt::format("tokenizer.ggml.merges: entry {} \"{}\" is not two texts", rank, Printable(merge)));
+  }
+  const uint32_t left = Intern(merge.substr(0, space));
+  const uint32_t right = Intern(merge.substr(space + 1));
+  const uint32_t result = InternJoined(merge.substr(0, space), merge.substr(space + 1));
+  if (extra_texts_.size() > kMaxExtras) {
+    return Error(Reason::kModelInvalid,
+                 fmt::format("tokenizer.ggml.merges: more than {} texts are no pieces", kMaxExtras));
+  }
+  uint64_t at = SlotOf(left, right);
+  while (slots_[at].left != kNoSymbol) {
+    if (slots_[at].left == left && slots_[at].right == right) return absl::OkStatus();
+    at = (at + 1) & mask_;
+  }
+  slots_[at] = {left, right, {rank, result}};
+  return absl::OkStatus();
+}
+
+uint32_t MergeTable::Intern(std::string_view text) {
+  if (const std::optional<int32_t> id = vocabulary_->Find(text); id.has_value()) return static_cast<uint32_t>(*id);
+  const auto [at, added] = extras_.try_emplace(std::string(text), first_extra_ + extra_texts_.size());
+  if (added) extra_texts_.emplace_back(text);
+  return at->second;
+}
+
+uint32_t MergeTable::InternJoined(std::string_view left, std::string_view right) {
+  joined_.assign(left);
+  joined_.append(right);
+  // Vocabularies mostly list what merges make in the order of the merges.
+  const uint32_t guess = last_result_ + 1;
+  const bool hit = guess < first_extra_ && vocabulary_->piece(static_cast<int32_t>(guess)) == joined_;
+  last_result_ = hit ? guess : Intern(joined_);
+  return last_result_;
+}
+
+uint64_t MergeTable::SlotOf(uint32_t left, uint32_t right) const {
+  const uint64_t key = (uint64_t{left} << 32 | right) * 0x9e3779b97f4a7c15;
+  return (key ^ key >> 32) & mask_;
+}
+
+std::optional<Merge> MergeTable::Find(uint32_t left, uint32_t right) const {
+  for (uint64_t at = SlotOf(left, right); slots_[at].left != kNoSymbol; at = (at + 1) & mask_) {
+    if (slots_[at].left == left && slots_[at].right == right) return slots_[at].merge;
+  }
+  return std::nullopt;
+}
+
+uint64_t MergeTable::TableBytes(uint64_t count) { return SlotCount(count) * sizeof(Slot); }
+
+}  // namespace bulkhead::engine
