@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,7 +31,7 @@ enum class ChatTemplateKind : uint8_t { kNone, kChatMl, kUnsupported };
 
 class ChatTemplate {
  public:
-  // Looks at tokenizer.chat_template. Never fails: what cannot be used is kUnsupported and says why in Render.
+  // Looks at tokenizer.chat_template. Never fails: what cannot be used is kUnsupported.
   static ChatTemplate Detect(const GgufFile& file);
   static ChatTemplate FromSource(std::string_view source);
 
@@ -43,10 +44,12 @@ class ChatTemplate {
   [[nodiscard]] absl::StatusOr<ChatPrompt> Render(std::span<const ChatMessage> messages) const;
 
  private:
+  [[nodiscard]] std::string ContentOf(std::span<const ChatMessage> messages, size_t index) const;
+
   ChatTemplateKind kind_ = ChatTemplateKind::kNone;
-  std::string why_;               // of kUnsupported: one sentence
-  std::string default_system_;    // what the template says where the conversation begins without a system message
-  bool strips_thinking_ = false;  // earlier answers lose their <think> part
+  std::optional<std::string>
+      default_system_;             // what the template says where the conversation begins without a system message
+  bool handles_thinking_ = false;  // answers before the last question lose their <think> part, later ones get one
 };
 
 }  // namespace bulkhead::engine
