@@ -54,7 +54,7 @@ CLI::Option* AddDuration(CLI::App* verb, const std::string& flag, uint64_t* mill
   return verb
       ->add_option_function<std::string>(
           flag, [milliseconds](const std::string& text) { *milliseconds = ParseMilliseconds(text).value_or(0); }, help)
-      ->check(CLI::Validator(DurationInto(milliseconds), "DURATION"))
+      ->check(CLI::Validator(DurationInto(milliseconds), ""))
       ->type_name("DURATION");
 }
 
@@ -119,15 +119,17 @@ void AddRelease(Builder& builder) {
                    [release](Session& session) { return Release(session, *release); });
   auto* models = verb->add_option("MODEL", o->models, "models to release");
   auto* all = verb->add_flag("--all", o->all, "every model")->excludes(models);
-  verb->add_flag_function(
-          "--idle{10m}", [](int64_t) {}, "models that nobody has used for this long [10m], as --idle=30s")
-      ->excludes(models)
-      ->excludes(all);
-  // A flag's own value ("--idle=5m") reaches no typed variable in CLI11, hence the look at its results.
-  verb->callback([o, verb, release, &command = builder.command] {
-    const auto* idle = verb->get_option("--idle");
-    if (idle->count() > 0) {
-      const auto parsed = ParseMilliseconds(idle->results().back());
+  // Its value is optional, and CLI11 then keeps a word of its own in its place.
+  auto given = std::make_shared<std::string>();
+  auto* idle_option = verb->add_option("--idle", *given, "models that nobody has used for this long [10m]")
+                          ->expected(0, 1)
+                          ->type_name("[DURATION]")
+                          ->excludes(models)
+                          ->excludes(all);
+  verb->callback([o, idle_option, given, release, &command = builder.command] {
+    if (idle_option->count() > 0) {
+      const bool bare = given->empty() || *given == "true" || *given == "{}";
+      const auto parsed = ParseMilliseconds(bare ? "10m" : *given);
       if (!parsed.ok()) throw CLI::ValidationError("--idle", Message(parsed.status()));
       o->idle_for_ms = *parsed;
     }
@@ -192,6 +194,14 @@ bool AsksForJson(int argc, char** argv) {
   return false;
 }
 
+ExitStatus TellUsage(const CLI::App& app, const char* what, bool json) {
+  Session session({.socket = "", .json = json});
+  const auto chosen = app.get_subcommands();
+  session.Fail(Error(Reason::kInvalidRequest, what));
+  session.Note(fmt::format("try: bulkhead {}--help", chosen.empty() ? "" : chosen.front()->get_name() + " "));
+  return static_cast<ExitStatus>(ExitCode::kUsage);
+}
+
 }  // namespace
 
 ParsedCommandLine ParseCommandLine(int argc, char** argv) {
@@ -211,17 +221,11 @@ ParsedCommandLine ParseCommandLine(int argc, char** argv) {
   AddById(builder);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {
-      app.exit(error);
-      parsed.exit = static_cast<ExitStatus>(ExitCode::kOk);
-      return parsed;
-    }
-    Session session({.socket = "", .json = AsksForJson(argc, argv)});
-    const auto chosen = app.get_subcommands();
-    session.Fail(Error(Reason::kInvalidRequest, error.what()));
-    session.Note(fmt::format("try: bulkhead {}--help", chosen.empty() ? "" : chosen.front()->get_name() + " "));
-    parsed.exit = static_cast<ExitStatus>(ExitCode::kUsage);
+  } catch (const CLI::Success& asked) {
+    app.exit(asked);
+    parsed.exit = static_cast<ExitStatus>(ExitCode::kOk);
+  } catch (const std::exception& error) {
+    parsed.exit = TellUsage(app, error.what(), AsksForJson(argc, argv));
   }
   return parsed;
 }
