@@ -116,12 +116,20 @@ int SetSockOpt(int fd, int level, int name, const void* value, socklen_t size) {
   BULKHEAD_CALL(::setsockopt(fd, level, name, value, size));
 }
 
+int PosixSpawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+               const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) {
+  if (const int injected = Injected(__func__); injected != 0) return -injected;
+  return -::posix_spawn(pid, path, actions, attributes, arguments, environment);
+}
 int PidfdOpen(pid_t pid, unsigned flags) { BULKHEAD_CALL(static_cast<int>(::syscall(SYS_pidfd_open, pid, flags))); }
 int PidfdSendSignal(int pidfd, int signal) {
   BULKHEAD_CALL(static_cast<int>(::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0)));
 }
 int WaitPidfd(int pidfd, siginfo_t* info, int flags) {
   BULKHEAD_CALL(::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd), info, flags));
+}
+int WaitPid(pid_t pid, siginfo_t* info, int flags) {
+  BULKHEAD_CALL(::waitid(P_PID, static_cast<id_t>(pid), info, flags));
 }
 int KillGroup(pid_t leader, int signal) { BULKHEAD_CALL(::kill(-leader, signal)); }
 int Prlimit(pid_t pid, int resource, const rlimit* limit, rlimit* old) {

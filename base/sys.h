@@ -4,6 +4,7 @@
 #pragma once
 
 #include <poll.h>
+#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -70,11 +71,14 @@ ssize_t RecvMsg(int fd, msghdr* message, int flags);
 int GetSockOpt(int fd, int level, int name, void* value, socklen_t* size);
 int SetSockOpt(int fd, int level, int name, const void* value, socklen_t size);
 
-// Processes.
+// Processes. PosixSpawn returns 0 or the negative errno of fork or exec.
+int PosixSpawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+               const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]);
 int PidfdOpen(pid_t pid, unsigned flags = 0);
 int PidfdSendSignal(int pidfd, int signal);
 // waitid(P_PIDFD, ...); flags as waitid takes them.
 int WaitPidfd(int pidfd, siginfo_t* info, int flags);
+int WaitPid(pid_t pid, siginfo_t* info, int flags);
 int KillGroup(pid_t leader, int signal);
 int Prlimit(pid_t pid, int resource, const rlimit* limit, rlimit* old);
 int Prctl(int option, unsigned long a2 = 0, unsigned long a3 = 0, unsigned long a4 = 0, unsigned long a5 = 0);

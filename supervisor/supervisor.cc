@@ -1,0 +1,262 @@
+// Construction, the coordinator's actions, and what surrounds both.
+#include "supervisor/supervisor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "supervisor/machine_cpus.h"
+#include "supervisor/peaks.h"
+
+namespace bulkhead::supervisor {
+namespace {
+
+constexpr size_t kEndedIds = 4096;
+// While something waits for memory that others may give back without our knowing.
+constexpr Duration kSampleEvery = std::chrono::milliseconds(500);
+constexpr uint64_t kDataMargin = 64 << 20;
+
+template <typename... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <typename... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+}  // namespace
+
+Supervisor::Supervisor(WorkerOffload::Options options)
+    : options_(std::move(options)),
+      settings_(options_.settings),
+      loop_(options_.loop, options_.clock == nullptr ? SystemClock() : *options_.clock),
+      sockets_(options_.loop),
+      self_(std::make_shared<Supervisor*>(this)),
+      around_{&loop_, &sockets_, options_.launcher, options_.memory, &settings_},
+      boot_file_(options_.loop, options_.state_directory, "boot", [this](std::string text) { Warn(std::move(text)); }),
+      peaks_file_(options_.loop, options_.state_directory, "peaks",
+                  [this](std::string text) { Warn(std::move(text)); }),
+      deaths_(options_.loop, options_.state_directory, [this](std::string text) { Warn(std::move(text)); }),
+      inspector_(loop_, *options_.launcher, settings_),
+      coordinator_timer_(loop_),
+      sample_timer_(loop_),
+      idle_timer_(loop_),
+      cpus_(UsableCpuNumbers()),
+      ended_(kEndedIds),
+      shutdown_timer_(loop_) {
+  coordinator_ = std::make_shared<admission::AdmissionCoordinator>(MakePolicy());
+  coordinator_->SetActionHook([this] { ScheduleActions(); });
+  boot_ = NextBoot();
+  LoadPeaks();
+  SampleMemory();
+}
+
+Supervisor::~Supervisor() {
+  *self_ = nullptr;
+  coordinator_->SetActionHook(nullptr);
+}
+
+admission::Policy Supervisor::MakePolicy() const {
+  const ResourcePolicy wanted = options_.policy ? options_.policy() : ResourcePolicy{};
+  const MachineMemory machine = options_.memory->Machine();
+  admission::Policy policy;
+  policy.profile = admission::ProfileFromName(wanted.profile).value_or(admission::Profile::kEveryday);
+  policy.custom_bytes = wanted.custom_bytes;
+  policy.ram_bytes = machine.total;
+  policy.cgroup_limit_bytes = machine.cgroup_limit;
+  policy.max_waiting = settings_.queue.total;
+  policy.max_waiting_per_model = settings_.queue.per_model;
+  return policy;
+}
+
+void Supervisor::RefreshPolicy(uint64_t generation) {
+  if (generation <= policy_generation_) return;
+  if (Coordinator().SetPolicy(MakePolicy(), generation)) policy_generation_ = generation;
+}
+
+void Supervisor::SetSettings(const SupervisionSettings& settings) {
+  settings_ = settings;
+  ArmIdleSweep();
+  // The queue's bounds are part of admission's policy.
+  RefreshPolicy(policy_generation_ + 1);
+}
+
+// Ids of this life of the daemon are told from all earlier ones by a number kept on disk. Where it cannot be kept, the
+// seconds since 1970 stand in: larger than any counter, and later ones are larger still.
+uint64_t Supervisor::NextBoot() {
+  uint64_t last = 0;
+  bool known = options_.state_directory.empty() ? false : true;
+  if (const auto text = boot_file_.Load(); text.has_value()) {
+    const auto parsed = std::from_chars(text->data(), text->data() + text->size(), last);
+    if (parsed.ec != std::errc() || last == UINT64_MAX) {
+      boot_file_.SetAside("not a number");
+      known = false;
+    }
+  }
+  const auto seconds = static_cast<uint64_t>(loop_.clock().Wall() / std::chrono::seconds(1));
+  uint64_t boot = known ? last + 1 : std::max(seconds, last + 1);
+  if (const absl::Status saved = boot_file_.SaveNow(fmt::format("{}\n", boot)); !saved.ok()) {
+    Warn(Message(saved));
+    boot = std::max(seconds, boot);
+  }
+  return boot;
+}
+
+void Supervisor::LoadPeaks() {
+  const auto bytes = peaks_file_.Load();
+  if (!bytes.has_value()) return;
+  const auto rows = ParsePeaks(*bytes);
+  if (rows.ok()) {
+    coordinator_->learned().Import(*rows);
+  } else {
+    peaks_file_.SetAside(Message(rows.status()));
+  }
+}
+
+void Supervisor::SavePeaks() { peaks_file_.Save(FormatPeaks(coordinator_->learned().Export())); }
+
+void Supervisor::Warn(std::string text) {
+  if (options_.warn) options_.warn(std::move(text));
+}
+
+void Supervisor::Emit(const std::string& subject, std::string_view what, const std::string& model, std::string detail) {
+  if (!options_.observer) return;
+  LifecycleEvent event{loop_.clock().Wall(), subject, what, model, std::move(detail)};
+  loop_.Post([this, event = std::move(event)] { options_.observer(event); });
+}
+
+// --- The coordinator.
+
+admission::AdmissionCoordinator& Supervisor::Coordinator() {
+  coordinator_->Tick({loop_.now(), loop_.clock().Boottime()});
+  return *coordinator_;
+}
+
+void Supervisor::ScheduleActions() {
+  if (std::exchange(actions_scheduled_, true)) return;
+  loop_.Post([this] { ProcessActions(); });
+}
+
+void Supervisor::ProcessActions() {
+  actions_scheduled_ = false;
+  while (true) {
+    const std::vector<admission::Action> actions = Coordinator().TakeActions();
+    if (actions.empty()) break;
+    for (const admission::Action& action : actions) {
+      std::visit(Overloaded{
+                     [this](const admission::SpawnAction& spawn) { OnSpawn(spawn); },
+                     [this](const admission::GrantAction& grant) { OnGrant(grant); },
+                     [this](const admission::QueuedAction& queued) { OnQueued(queued); },
+                     [this](const admission::RefuseAction& refuse) { OnRefuse(refuse); },
+                     [this](const admission::EvictAction& evict) { OnEvict(evict); },
+                     [this](const admission::SampleMemoryAction&) { SampleMemory(); },
+                     // Ends of allocations are waited for here, not there.
+                     [](const admission::ConfirmAction&) {},
+                     [](const admission::UnconfirmedAction&) {},
+                 },
+                 action);
+    }
+  }
+  // What the actions scheduled of themselves was taken by the loop above.
+  ArmCoordinatorTimer();
+}
+
+void Supervisor::ArmCoordinatorTimer() {
+  if (const auto next = coordinator_->NextDeadline(); next.has_value()) {
+    coordinator_timer_.Arm(std::max(*next - loop_.now(), Duration(0)), [this] { ProcessActions(); });
+  } else {
+    coordinator_timer_.Cancel();
+  }
+  if (coordinator_->budget().waiting == 0) {
+    sample_timer_.Cancel();
+  } else if (!sample_timer_.armed()) {
+    sample_timer_.Arm(kSampleEvery, [this] {
+      SampleMemory();
+      ProcessActions();
+    });
+  }
+}
+
+void Supervisor::SampleMemory() {
+  const MachineMemory machine = options_.memory->Machine();
+  std::optional<admission::LiveMemory> live;
+  if (machine.available.has_value()) live = admission::LiveMemory{machine.total, *machine.available};
+  Coordinator().SetLiveMemory(live);
+}
+
+// Soft limit of a worker's private memory: what it is charged, and a margin for what an estimate cannot know.
+uint64_t Supervisor::DataLimit(const admission::Charge& estimate) const {
+#ifdef BULKHEAD_SANITIZER
+  (void)estimate;
+  return 0;
+#else
+  return estimate.Private() + std::max(kDataMargin, estimate.Private() / 8);
+#endif
+}
+
+void Supervisor::OnSpawn(const admission::SpawnAction& action) {
+  Inference* loader = ByTicket(action.ticket);
+  if (loader == nullptr) {
+    // It was dropped between the reservation and now, and the reservation with it.
+    Coordinator().SpawnFailed(action.allocation);
+    return;
+  }
+  Allocation::Plan plan;
+  plan.number = action.allocation;
+  plan.model = loader->facts->model;
+  plan.id = fmt::format("{}#{}.{}", plan.model, boot_, action.allocation);
+  plan.passed = loader->request.model.passed;
+  plan.uid = loader->request.model.uid;
+  plan.file = loader->request.model.file;
+  plan.identity = loader->facts->file;
+  plan.shape = action.shape;
+  plan.threads = settings_.model.threads > 0 ? settings_.model.threads : static_cast<uint32_t>(cpus_.size());
+  plan.data_soft_bytes = DataLimit(action.estimate);
+  if (plan.data_soft_bytes > 0) {
+    plan.data_hard_bytes = std::max(plan.data_soft_bytes, coordinator_->budget().ceiling_bytes);
+  }
+  Held& held = allocations_[action.allocation];
+  held.process = std::make_unique<Allocation>(std::move(plan), around_, static_cast<Allocation::Host&>(*this));
+  const std::string loader_id = loader->id;
+  if (const absl::Status launched = held.process->Launch(); !launched.ok()) {
+    const std::string model = held.process->plan().model;
+    loop_.Post([this, number = action.allocation] {
+      allocations_.erase(number);
+      CheckShutdown();
+    });
+    if (Inference* waiting = Find(loader_id)) EndError(*waiting, OffloadError::Of(launched));
+    return;
+  }
+  ReportProgress(*held.process, {"spawn", 0, 0});
+}
+
+void Supervisor::OnQueued(const admission::QueuedAction& action) {
+  Inference* inference = ByTicket(action.ticket);
+  if (inference == nullptr || inference->sink == nullptr) return;
+  QueuedEvent event{action.position, std::string(admission::NameOf(action.verdict))};
+  loop_.Post([sink = inference->sink, event = std::move(event)] { sink->OnQueued(event); });
+}
+
+void Supervisor::OnRefuse(const admission::RefuseAction& action) {
+  Inference* inference = ByTicket(action.ticket);
+  if (inference == nullptr) return;
+  OffloadError error = OffloadError::Of(action.refusal.reason, action.refusal.message);
+  error.hint = action.refusal.hint;
+  error.retry_after_ms = static_cast<uint64_t>(action.refusal.retry_after / std::chrono::milliseconds(1));
+  EndError(*inference, std::move(error));
+}
+
+void Supervisor::OnEvict(const admission::EvictAction& action) {
+  Held* held = FindHeld(action.allocation);
+  if (held == nullptr) return;
+  const bool idle = action.cause == admission::EvictionCause::kIdleTooLong;
+  held->process->Stop(idle ? StopCause::kIdle : StopCause::kEvict, Allocation::Patience::kNone);
+}
+
+Supervisor::Held* Supervisor::FindHeld(admission::AllocationId number) {
+  const auto found = allocations_.find(number);
+  return found == allocations_.end() ? nullptr : &found->second;
+}
+
+}  // namespace bulkhead::supervisor
