@@ -146,6 +146,7 @@ void Supervisor::ProcessActions() {
     for (const admission::Action& action : actions) {
       std::visit(Overloaded{
                      [this](const admission::SpawnAction& spawn) { OnSpawn(spawn); },
+                     [this](const admission::BoundAction& bound) { OnBound(bound); },
                      [this](const admission::GrantAction& grant) { OnGrant(grant); },
                      [this](const admission::QueuedAction& queued) { OnQueued(queued); },
                      [this](const admission::RefuseAction& refuse) { OnRefuse(refuse); },
@@ -229,6 +230,13 @@ void Supervisor::OnSpawn(const admission::SpawnAction& action) {
     return;
   }
   ReportProgress(*held.process, {"spawn", 0, 0});
+}
+
+// It waits for a load that somebody else's request began; the next progress of that is told to it as well.
+void Supervisor::OnBound(const admission::BoundAction& action) {
+  Inference* inference = ByTicket(action.ticket);
+  if (inference == nullptr || inference->sink == nullptr) return;
+  loop_.Post([sink = inference->sink] { sink->OnLoading({"spawn", 0, 0}); });
 }
 
 void Supervisor::OnQueued(const admission::QueuedAction& action) {

@@ -94,6 +94,7 @@ class Supervisor final : private Allocation::Host {
   void SampleMemory();
   admission::Policy MakePolicy() const;
   void OnSpawn(const admission::SpawnAction& action);
+  void OnBound(const admission::BoundAction& action);
   void OnGrant(const admission::GrantAction& action);
   void OnQueued(const admission::QueuedAction& action);
   void OnRefuse(const admission::RefuseAction& action);
