@@ -13,8 +13,9 @@ inline void StoreBytes(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m
 
 struct Q8Blocks {
   static constexpr int kBytes = 34;
-  using Activation = int16_t;                 // in the panel
-  static constexpr uint32_t kPanelBytes = 2;  // per weight
+  using Activation = int16_t;                      // in the panel
+  static constexpr uint32_t kPanelBytes = 2;       // per weight
+  static constexpr uint32_t kPanelFromTokens = 6;  // fewer do not pay for the unpacking
 
   static __m256i Integers(const uint8_t* block) { return LoadBytes(block + 2); }
 
@@ -77,6 +78,7 @@ struct Q4Blocks {
   static constexpr int kBytes = 18;
   using Activation = int8_t;
   static constexpr uint32_t kPanelBytes = 1;
+  static constexpr uint32_t kPanelFromTokens = 4;
 
   static __m256i Nibbles(const uint8_t* block) {
     const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2)));

@@ -20,10 +20,16 @@ inline Panel PanelIn(void* scratch, uint32_t cols) {
   return {bytes, reinterpret_cast<float*>(scales), reinterpret_cast<int16_t*>(tile)};
 }
 
+inline int32_t HalfAt(const uint8_t* block) {
+  uint16_t half;
+  __builtin_memcpy(&half, block, sizeof half);
+  return half;
+}
+
 inline __m256 EightScales(const uint8_t* const* blocks) {
-  uint16_t halves[8];
-  for (int i = 0; i < 8; ++i) CopyBytes(halves + i, blocks[i], sizeof(uint16_t));
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));
+  // Pairs joined in integer registers: the shuffle ports are busy with the transposition.
+  const auto pair = [blocks](int i) { return HalfAt(blocks[i]) | HalfAt(blocks[i + 1]) << 16; };
+  return _mm256_cvtph_ps(_mm_setr_epi32(pair(0), pair(2), pair(4), pair(6)));
 }
 
 // Rows past `count` repeat the last one; nobody reads their results.
@@ -39,10 +45,7 @@ inline void UnpackPanel(const uint8_t* rows, size_t row_bytes, uint32_t count, u
     for (uint32_t b = 0; b < blocks; ++b) {
       _mm256_storeu_ps(panel.scales + b * kPanelRows + half * 8, EightScales(at));
       Format::Unpack(at, panel.weights + b * kBlock + half * 32);
-      for (auto& block : at) {
-        _mm_prefetch(reinterpret_cast<const char*>(block + kPanelRows * row_bytes), _MM_HINT_T1);
-        block += Format::kBytes;
-      }
+      for (auto& block : at) block += Format::kBytes;
     }
   }
 }
@@ -72,9 +75,10 @@ inline void StoreRows(float* out, __m256 low, __m256 high, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) out[i] = rows[i];
 }
 
+// `next` is where the next panel's rows begin: its memory is fetched while this one computes.
 template <typename Format, int kTokens>
-inline void PanelTile(const Panel& panel, const Activations& x, uint32_t token, uint32_t rows, float* out,
-                      size_t out_stride) {
+inline void PanelTile(const Panel& panel, const Activations& x, uint32_t token, uint32_t rows, const uint8_t* next,
+                      float* out, size_t out_stride) {
   constexpr size_t kBlock = size_t{32} * kPanelRows * Format::kPanelBytes;
   const uint32_t blocks = x.cols / 32;
   const auto* a = TileActivations(x, token, kTokens, panel, static_cast<const typename Format::Activation*>(nullptr));
@@ -85,6 +89,9 @@ inline void PanelTile(const Panel& panel, const Activations& x, uint32_t token, 
     for (auto& pair : chain) pair[0] = pair[1] = _mm256_setzero_ps();
   }
   for (uint32_t b = 0; b < blocks; ++b) {
+    for (uint32_t line = 0; token == 0 && line < kPanelRows * Format::kBytes; line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(next + size_t{b} * kPanelRows * Format::kBytes + line), _MM_HINT_T1);
+    }
     __m256i dots[kTokens][2];
     Format::template PanelDots<kTokens>(panel.weights + b * kBlock, a + size_t{b} * 32, x.cols, sum + b, blocks, dots);
     const __m256 low = _mm256_loadu_ps(panel.scales + b * kPanelRows);
@@ -106,30 +113,29 @@ inline void PanelTile(const Panel& panel, const Activations& x, uint32_t token, 
 }
 
 template <typename Format>
-inline void PanelTokens(const Panel& panel, const Activations& x, uint32_t rows, float* out, size_t out_stride) {
+inline void PanelTokens(const Panel& panel, const Activations& x, uint32_t rows, const uint8_t* next, float* out,
+                        size_t out_stride) {
   uint32_t t = 0;
-  for (; t + 4 <= x.tokens; t += 4) PanelTile<Format, 4>(panel, x, t, rows, out, out_stride);
+  for (; t + 4 <= x.tokens; t += 4) PanelTile<Format, 4>(panel, x, t, rows, next, out, out_stride);
   switch (x.tokens - t) {
     case 3:
-      PanelTile<Format, 3>(panel, x, t, rows, out, out_stride);
+      PanelTile<Format, 3>(panel, x, t, rows, next, out, out_stride);
       break;
     case 2:
-      PanelTile<Format, 2>(panel, x, t, rows, out, out_stride);
+      PanelTile<Format, 2>(panel, x, t, rows, next, out, out_stride);
       break;
     case 1:
-      PanelTile<Format, 1>(panel, x, t, rows, out, out_stride);
+      PanelTile<Format, 1>(panel, x, t, rows, next, out, out_stride);
       break;
     default:
       break;
   }
 }
 
-constexpr uint32_t kPanelFromTokens = 4;  // fewer do not pay for the unpacking
-
 template <typename Format>
 inline void BlockMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row_end, void* scratch,
                         size_t scratch_bytes) {
-  if (task.x.tokens < kPanelFromTokens || scratch_bytes < MatMulScratchBytes(task.x.cols)) {
+  if (task.x.tokens < Format::kPanelFromTokens || scratch_bytes < MatMulScratchBytes(task.x.cols)) {
     DirectMatMul<Format>(task, row_begin, row_end);
     return;
   }
@@ -138,7 +144,8 @@ inline void BlockMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row
   for (uint32_t r = row_begin; r < row_end; r += kPanelRows) {
     const uint32_t count = row_end - r < kPanelRows ? row_end - r : kPanelRows;
     UnpackPanel<Format>(data + r * task.weights.row_bytes, task.weights.row_bytes, count, task.x.cols / 32, panel);
-    PanelTokens<Format>(panel, task.x, count, task.out + r, task.out_stride);
+    PanelTokens<Format>(panel, task.x, count, data + (r + count) * task.weights.row_bytes, task.out + r,
+                        task.out_stride);
   }
 }
 
