@@ -9,7 +9,7 @@ namespace {
 constexpr double kLog2OfE = 0x1.71547652b82fep+0;
 // ln 2 in two parts; n * kLn2High is exact for |n| < 2^11.
 constexpr double kLn2High = 0x1.62e42fefap-1;
-constexpr double kLn2Low = 0x1.cf79abc9e3b39p-37;
+constexpr double kLn2Low = 0x1.cf79abc9e3b3ap-40;
 // Adding this rounds to an integer, which then stands in the low bits.
 constexpr double kRounder = 0x1.8p52;
 

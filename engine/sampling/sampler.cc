@@ -22,43 +22,21 @@ double LogSum(std::span<const float> logits, double scale) {
 }  // namespace
 
 Sampler::Sampler(const SamplingParams& params, std::span<const int32_t> banned, uint32_t choice)
-    : params_(params), banned_(banned.begin(), banned.end()), choice_(choice) {
-  const size_t window = params_.repeat_penalty == 1 ? 0 : static_cast<size_t>(params_.repeat_last_n);
-  recent_.reserve(window);
-  changed_.reserve(window + banned_.size());
-}
-
-void Sampler::Accept(std::span<const int32_t> ids) {
-  if (params_.repeat_penalty == 1) return;
-  const auto window = static_cast<size_t>(params_.repeat_last_n);
-  if (window == 0) return;
-  if (ids.size() > window) ids = ids.last(window);
-  for (const int32_t id : ids) {
-    if (recent_.size() < window) {
-      recent_.push_back(id);
-    } else {
-      recent_[next_] = id;
-      next_ = (next_ + 1) % window;
-    }
-  }
+    : params_(params),
+      banned_(banned.begin(), banned.end()),
+      choice_(choice),
+      penalty_(params.repeat_penalty, static_cast<size_t>(params.repeat_last_n)) {
+  changed_.reserve(penalty_.window() + banned_.size());
 }
 
 void Sampler::Change(std::span<float> logits) {
   changed_.clear();
-  const auto set = [&](int32_t id, auto value_of) {
-    if (id < 0 || static_cast<size_t>(id) >= logits.size()) return;
+  penalty_.Apply(logits, changed_);
+  for (const int32_t id : banned_) {
+    if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
     float& logit = logits[static_cast<size_t>(id)];
     changed_.push_back({logit, id});
-    logit = value_of(logit);
-  };
-  for (const int32_t id : recent_) {
-    // An id counts once, however often it occurred.
-    const bool seen = std::any_of(changed_.begin(), changed_.end(), [&](const Candidate& c) { return c.id == id; });
-    if (seen) continue;
-    set(id, [&](float logit) { return logit > 0 ? logit / params_.repeat_penalty : logit * params_.repeat_penalty; });
-  }
-  for (const int32_t id : banned_) {
-    set(id, [](float) { return -INFINITY; });
+    logit = -INFINITY;
   }
 }
 

@@ -15,6 +15,7 @@
 #include "engine/sampling/candidates.h"
 #include "engine/sampling/draw.h"
 #include "engine/sampling/params.h"
+#include "engine/sampling/repetition_penalty.h"
 
 namespace bulkhead::engine {
 
@@ -43,7 +44,7 @@ class Sampler {
 
   // Tells the repetition penalty of tokens now in the sequence, oldest first: the prompt's, those resumed, and each one
   // chosen (Sample does not do so by itself).
-  void Accept(std::span<const int32_t> ids);
+  void Accept(std::span<const int32_t> ids) { penalty_.Accept(ids); }
   void Accept(int32_t id) { Accept({&id, 1}); }
 
   // The token for `position` (absolute, prompt included). `logits` are changed meanwhile and put back. A row with
@@ -61,8 +62,7 @@ class Sampler {
   SamplingParams params_;
   std::vector<int32_t> banned_;
   uint32_t choice_;
-  std::vector<int32_t> recent_;  // a ring of the last repeat_last_n ids, whose oldest stands at next_ once it is full
-  size_t next_ = 0;
+  RepetitionPenalty penalty_;
   std::vector<Candidate> changed_;
 };
 
