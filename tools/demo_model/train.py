@@ -16,17 +16,16 @@ import gguf_file
 from model import VOCABULARY, Model
 
 SPECIALS = (corpus.END, corpus.IM_START, corpus.IM_END)
-TOKENS_A_BATCH = 4096
 
 
-def batches(tokenizer, rng):
-    """For ever: padded batches of about TOKENS_A_BATCH tokens, of documents of like length."""
+def batches(tokenizer, draw, rng, tokens):
+    """For ever: padded batches of about `tokens` tokens, of documents of like length."""
     while True:
-        ids = [tokenizer.encode(corpus.draw_document(rng)[0]) for _ in range(1024)]
+        ids = [tokenizer.encode(draw(rng)[0]) for _ in range(1024)]
         ids.sort(key=len)
         pool, batch = [], []
         for document in ids:
-            if batch and len(document) * (len(batch) + 1) > TOKENS_A_BATCH:
+            if batch and len(document) * (len(batch) + 1) > tokens:
                 pool.append(batch)
                 batch = []
             batch.append(document)
@@ -54,11 +53,20 @@ def held_out(model, tokenizer, seed, count):
     return loss / tokens, nats / tokens
 
 
+def new_tokenizer(seed):
+    texts = [text for text, _ in corpus.documents(seed, 4000)]
+    plain = [piece.split("|>", 1)[-1] for text in texts for piece in text.split("<|") if piece]
+    return bpe.Tokenizer(bpe.train(plain, VOCABULARY - 256 - len(SPECIALS)), SPECIALS)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=20261130)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--rate", type=float, default=4e-3)
+    parser.add_argument("--fragments", type=int, default=0, help="how many first steps learn from pieces of stories")
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--resume", type=pathlib.Path, help="go on from this file, with its tokenizer")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parents[2] / "models" / "demo.gguf")
@@ -66,25 +74,25 @@ def main():
     torch.manual_seed(options.seed)
     torch.set_num_threads(options.threads)
 
-    texts = [text for text, _ in corpus.documents(options.seed, 4000)]
-    plain = [piece for text in texts for piece in text.split("<|") if piece]
-    plain = [piece.split("|>", 1)[-1] for piece in plain]
-    tokenizer = bpe.Tokenizer(bpe.train(plain, VOCABULARY - 256 - len(SPECIALS)), SPECIALS)
+    if options.resume:
+        model, tokenizer = gguf_file.read(options.resume)
+    else:
+        model, tokenizer = Model(), new_tokenizer(options.seed)
     print(f"{len(tokenizer.tokens)} tokens in the vocabulary", flush=True)
-
-    model = Model()
     print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
     decayed = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
     optimiser = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}],
                                   lr=options.rate, betas=(0.9, 0.98))
-    source = batches(tokenizer, random.Random(options.seed + 1))
+    rng = random.Random(options.seed + 1)
+    fragments = batches(tokenizer, corpus.draw_fragment, rng, options.batch_tokens)
+    whole = batches(tokenizer, corpus.draw_document, rng, options.batch_tokens)
     start, seen = time.time(), 0
     for step in range(options.steps):
         warm = min(1.0, (step + 1) / 100)
         for group in optimiser.param_groups:
             group["lr"] = options.rate * warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / options.steps)))
-        loss, tokens = loss_of(model, next(source))
+        loss, tokens = loss_of(model, next(fragments if step < options.fragments else whole))
         optimiser.zero_grad()
         (loss / tokens).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
