@@ -1,10 +1,12 @@
 #include "daemon/config.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <climits>
+#include <cstdlib>
 
+#include "base/fd.h"
 #include "base/sys.h"
 #include "daemon/config_keys.h"
 
@@ -66,7 +68,7 @@ LoadedConfig DefaultConfig(const Surroundings& surroundings) {
   paths.socket = runtime + "/bulkhead.sock";
   paths.models = {system ? "/var/lib/bulkhead/models"
                          : XdgDirectory(surroundings, "XDG_DATA_HOME", ".local/share") + "/bulkhead/models"};
-  paths.worker = surroundings.program_directory + "/bulkhead-worker";
+  paths.worker = surroundings.worker;
   return loaded;
 }
 
@@ -138,7 +140,11 @@ Surroundings Surroundings::OfThisProcess() {
   char path[PATH_MAX];
   const ssize_t size = sys::ReadLink("/proc/self/exe", path);
   const std::string program(path, size < 0 ? 0 : static_cast<size_t>(size));
-  surroundings.program_directory = program.substr(0, program.rfind('/'));
+  const std::string directory = program.substr(0, program.rfind('/'));
+  surroundings.worker = directory + "/bulkhead-worker";
+  if (!UniqueFd(sys::Open(surroundings.worker.c_str(), O_PATH)).valid()) {
+    surroundings.worker = directory.substr(0, directory.rfind('/')) + "/libexec/bulkhead/bulkhead-worker";
+  }
   return surroundings;
 }
 

@@ -67,8 +67,8 @@ struct Config {
     bool operator==(const Breaker&) const = default;
   } breaker;
   struct Limits {
-    uint32_t connections = 1024;  // over all uids
-    uint32_t connections_per_uid = 512;
+    uint32_t connections = 16384;  // over all uids
+    uint32_t connections_per_uid = 12000;
     uint32_t in_flight_per_uid = 256;
     uint64_t request_bytes = 16ull << 20;           // one frame
     uint64_t received_bytes_per_uid = 64ull << 20;  // of unfinished frames and waiting requests
@@ -106,7 +106,7 @@ struct LoadedConfig {
 struct Surroundings {
   uint32_t uid = 0;
   std::map<std::string, std::string> environment;
-  std::string program_directory;  // of bulkheadd itself: the worker lies beside it or in ../libexec
+  std::string worker;  // beside bulkheadd (a build tree) or in ../libexec/bulkhead (installed)
   static Surroundings OfThisProcess();
 };
 

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 LoadedConfig Defaults() {
   Surroundings root;
-  root.program_directory = "/usr/lib/bulkhead";
+  root.worker = "/usr/libexec/bulkhead/bulkhead-worker";
   return DefaultConfig(root);
 }
 

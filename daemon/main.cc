@@ -1,0 +1,136 @@
+// bulkheadd: flags and configuration, the lock, the socket, and then the loop.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <uv.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "base/build_id.h"
+#include "base/sys.h"
+#include "daemon/exit_codes.h"
+#include "daemon/flags.h"
+#include "daemon/log.h"
+#include "daemon/manager.h"
+#include "daemon/state_lock.h"
+#include "ipc/unix_address.h"
+
+namespace bulkhead::daemon {
+namespace {
+
+struct Socket {
+  UniqueFd fd;
+  std::string own_path;  // empty where systemd owns it
+};
+
+int PrintConfig(const LoadedConfig& loaded) {
+  std::string section;
+  for (const ShownSetting& shown : Show(loaded)) {
+    const size_t dot = shown.name.find('.');
+    if (shown.name.substr(0, dot) != section) {
+      section = shown.name.substr(0, dot);
+      fmt::print("[{}]\n", section);
+    }
+    fmt::print("{} = {}  # {}\n", shown.name.substr(dot + 1), shown.value, shown.origin);
+  }
+  return kExitOk;
+}
+
+std::string ParentOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+absl::StatusOr<Socket> OpenSocket(const Config& config) {
+  ASSIGN_OR_RETURN(UniqueFd passed, ServiceManager::TakeListeningSocket());
+  if (passed.valid()) {
+    const int flags = sys::Fcntl(passed.get(), F_GETFL);
+    if (const int error = sys::Fcntl(passed.get(), F_SETFL, flags | O_NONBLOCK); error < 0) {
+      return ErrnoError(-error, "LISTEN_FDS");
+    }
+    return Socket{std::move(passed), ""};
+  }
+  const std::string& path = config.paths.socket;
+  ASSIGN_OR_RETURN(const std::optional<gid_t> group, ResolveGroup(config.access.group));
+  RETURN_IF_ERROR(MakeDirectories(ParentOf(path), 0755));
+  // Nobody else gets in before the group is the right one.
+  ASSIGN_OR_RETURN(UniqueFd fd, ipc::ListenUnix(path, group ? 0600 : config.access.socket_mode, 1024));
+  if (group) {
+    int error = sys::Chown(path.c_str(), static_cast<uid_t>(-1), *group);
+    if (error == 0) error = sys::Chmod(path.c_str(), config.access.socket_mode);
+    if (error < 0) return ErrnoError(-error, path);
+  }
+  return Socket{std::move(fd), path};
+}
+
+// Thousands of clients and a handful of descriptors per worker; the hard limit is the administrator's word.
+void RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (sys::Prlimit(0, RLIMIT_NOFILE, nullptr, &limit) < 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)sys::Prlimit(0, RLIMIT_NOFILE, &limit, nullptr);
+}
+
+int Fatal(const absl::Status& status, int code = kExitFatal) {
+  LogError(Message(status));
+  ServiceManager().Status(Message(status));
+  return code;
+}
+
+int Serve(ConfigSources sources, LoadedConfig loaded) {
+  const Config config = loaded.config;
+  if (absl::Status made = MakeDirectories(config.paths.state, 0700); !made.ok()) return Fatal(made);
+  const auto lock = StateLock::Acquire(config.paths.state);
+  if (ReasonOf(lock.status()) == Reason::kLimitExceeded) return Fatal(lock.status(), kExitLocked);
+  if (!lock.ok()) return Fatal(lock.status());
+  const auto admin_group = ResolveGroup(config.access.admin_group);
+  if (!admin_group.ok()) return Fatal(admin_group.status(), kExitConfig);
+  auto socket = OpenSocket(config);
+  if (!socket.ok()) return Fatal(socket.status());
+  uv_loop_t loop;
+  if (const int error = uv_loop_init(&loop); error < 0) return Fatal(ErrnoError(-error, "uv_loop_init"));
+  int code = kExitOk;
+  {
+    Manager::Options options;
+    options.loop = &loop;
+    options.sources = std::move(sources);
+    options.loaded = std::move(loaded);
+    options.admin_group = *admin_group;
+    options.listening = std::move(socket->fd);
+    options.own_socket_path = socket->own_path;
+    auto manager = Manager::Create(std::move(options));
+    absl::Status started = manager.ok() ? (*manager)->Start() : manager.status();
+    if (started.ok()) {
+      uv_run(&loop, UV_RUN_DEFAULT);
+    } else {
+      code = Fatal(started);
+    }
+  }
+  uv_loop_close(&loop);
+  return code;
+}
+
+int Run(int argc, char** argv) {
+  StartLog(LogFormOfStderr());
+  std::signal(SIGPIPE, SIG_IGN);
+  auto parsed = ParseFlags(argc, argv);
+  if (const int* code = std::get_if<int>(&parsed)) return *code;
+  const Flags& flags = std::get<Flags>(parsed);
+  ConfigSources sources{Surroundings::OfThisProcess(), flags.config, flags.settings};
+  auto loaded = sources.Load();
+  if (!loaded.ok()) return Fatal(loaded.status(), kExitConfig);
+  if (flags.print_config) return PrintConfig(*loaded);
+  if (flags.check_config) {
+    fmt::print("{}: ok\n", flags.config.empty() ? DefaultConfigPath(sources.surroundings) : flags.config);
+    return kExitOk;
+  }
+  SetLogLevel(loaded->config.log.level);
+  LogInfo(fmt::format("bulkheadd {} pid {}", BuildId(), sys::GetPid()));
+  RaiseDescriptorLimit();
+  return Serve(std::move(sources), *std::move(loaded));
+}
+
+}  // namespace
+}  // namespace bulkhead::daemon
+
+int main(int argc, char** argv) { return bulkhead::daemon::Run(argc, argv); }
