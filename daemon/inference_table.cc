@@ -80,10 +80,4 @@ void InferenceTable::ExpireDue() {
       static_cast<uint64_t>(wait), 0);
 }
 
-void InferenceTable::CancelAll() {
-  for (const auto& [id, inference] : by_id_) {
-    if (!inference->ended()) offload_.Cancel(id, supervisor::CancelCause::kOther);
-  }
-}
-
 }  // namespace bulkhead::daemon

@@ -31,8 +31,6 @@ class InferenceTable {
   // Forgets and cancels what is due, and sets the timer for the rest.
   void ExpireDue();
   [[nodiscard]] size_t size() const { return by_id_.size(); }
-  // Gentle end of everything, as by somebody else.
-  void CancelAll();
 
  private:
   uv_timer_t* timer_;  // owned by the loop until its close callback

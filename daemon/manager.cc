@@ -300,10 +300,7 @@ void Manager::Stop() {
 
 void Manager::Hurry() {
   LogWarning("stopping at once: cancelling what still runs");
-  inferences_->CancelAll();
-  for (const supervisor::ResidentModel& model : offload_->ResidentModels()) {
-    offload_->ReleaseModel(model.model, {true, std::chrono::milliseconds(0)}, [](const absl::StatusOr<bool>&) {});
-  }
+  if (offload_ != nullptr) offload_->Shutdown(std::chrono::milliseconds(0), [] {});
 }
 
 // Every request has its answer in its session's queue by now.
