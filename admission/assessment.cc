@@ -64,7 +64,7 @@ std::vector<Assessor::Candidate> Assessor::Candidates(const AdmitRequest& reques
   if (!request.exact_shape && request.context != 0 && request.context < usual) contexts.insert(contexts.begin(), usual);
   std::vector<Candidate> candidates;
   for (const uint32_t context : contexts) {
-    const uint32_t most = request.sequences == 0 ? kDefaultSequences : request.sequences;
+    const uint32_t most = request.sequences == 0 ? DefaultSequences(facts) : request.sequences;
     const uint32_t least = request.sequences == 0 ? 1 : request.sequences;
     for (uint32_t sequences = most; sequences >= least && sequences > 0; --sequences) {
       const Shape shape{context, sequences};

@@ -23,7 +23,12 @@ std::optional<uint64_t> Sum(std::initializer_list<uint64_t> terms) {
 }  // namespace
 
 uint32_t DefaultContext(const ModelFacts& facts) {
-  return facts.trained_context == 0 ? kDefaultContext : std::min(facts.trained_context, kDefaultContext);
+  const uint32_t usual = facts.usual_context == 0 ? kDefaultContext : facts.usual_context;
+  return facts.trained_context == 0 ? usual : std::min(facts.trained_context, usual);
+}
+
+uint32_t DefaultSequences(const ModelFacts& facts) {
+  return facts.usual_sequences == 0 ? kDefaultSequences : facts.usual_sequences;
 }
 
 std::optional<Charge> EstimateCharge(const ModelFacts& facts, Shape shape, uint64_t learned_private) {

@@ -29,6 +29,9 @@ struct ModelFacts {
   uint64_t arena_bytes = 0;
   uint64_t overhead_bytes = 0;
   uint32_t trained_context = 0;  // 0 = the file does not say
+  // Pool of a worker whose request names no other; 0 = kDefaultContext, kDefaultSequences.
+  uint32_t usual_context = 0;
+  uint32_t usual_sequences = 0;
 };
 
 // Size of a worker's KV pool: `sequences` of `context` tokens each.
@@ -55,8 +58,9 @@ inline constexpr uint32_t kDefaultSequences = 4;
 // KV pages hold this many positions; a context is charged in whole pages.
 inline constexpr uint32_t kPositionsPerPage = 256;
 
-// min(trained, 8192); 8192 where the file does not say.
+// min(trained, usual); the usual one where the file does not say.
 [[nodiscard]] uint32_t DefaultContext(const ModelFacts& facts);
+[[nodiscard]] uint32_t DefaultSequences(const ModelFacts& facts);
 
 // weights + KV + recurrent state + arena + overhead; `learned_private` (0 = nothing learned) raises the private part
 // where it was worse. nullopt where the total exceeds u64.

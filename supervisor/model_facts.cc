@@ -15,6 +15,8 @@ std::shared_ptr<const admission::ModelFacts> FactsOf(const v1::Manifest& manifes
   facts->arena_bytes = manifest.arena_bytes();
   facts->overhead_bytes = manifest.overhead_bytes();
   facts->trained_context = manifest.trained_context();
+  facts->usual_context = settings.model.context;
+  facts->usual_sequences = settings.model.sequences;
   return facts;
 }
 

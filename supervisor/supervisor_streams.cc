@@ -115,6 +115,11 @@ absl::Status Supervisor::OnSequence(Allocation& allocation, const v1::SequenceSt
     delta.text = step.text();
     delta.tokens.assign(step.tokens().begin(), step.tokens().end());
     for (const v1::Token& token : step.tokens()) inference.ids.push_back(token.id());
+    // A runaway worker may not fill the daemon's memory.
+    if (inference.ids.size() > inference.context) {
+      return Violation(
+          fmt::format("handle {} produced more than its context of {} tokens", step.handle(), inference.context));
+    }
     inference.state = Step(inference.state, RequestEvent::kToken).next;
     loop_.Post([sink = inference.sink, delta = std::move(delta)] { sink->OnDelta(delta); });
   }
