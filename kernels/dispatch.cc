@@ -20,6 +20,10 @@ constexpr TierRow kTiers[] = {
     {&kReferenceKernels, "nothing", [](const CpuFeatures&) { return true; }},
 #if defined(__x86_64__)
     {&kAvx2Kernels, "avx2 fma f16c", [](const CpuFeatures& f) { return f.avx2 && f.fma && f.f16c; }},
+    {&kAvx512Kernels, "avx512f avx512bw avx512dq avx512vl avx512vnni",
+     [](const CpuFeatures& f) {
+       return f.avx2 && f.fma && f.f16c && f.avx512f && f.avx512bw && f.avx512dq && f.avx512vl && f.avx512vnni;
+     }},
 #endif
 };
 

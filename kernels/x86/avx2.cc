@@ -2,7 +2,7 @@
 #include "kernels/x86/lanes_avx2.h"
 
 // The operations are written in the lanes above.
-#include "kernels/x86/avx2_panel.h"
+#include "kernels/x86/avx2_blocks.h"
 #include "kernels/x86/table.h"
 
 namespace bulkhead::kernels {

@@ -3,13 +3,10 @@
 // magnitudes (at most 128 * 127 * 2) and the panel uses 16-bit weights and vpmaddwd instead.
 #pragma once
 
-#include "kernels/x86/blocks.h"
+#include "kernels/x86/panel.h"
 
 namespace bulkhead::kernels {
 namespace {
-
-inline __m256i LoadBytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-inline void StoreBytes(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
 
 struct Q8Blocks {
   static constexpr int kBytes = 34;
@@ -80,11 +77,6 @@ struct Q4Blocks {
   static constexpr uint32_t kPanelBytes = 1;
   static constexpr uint32_t kPanelFromTokens = 4;
 
-  static __m256i Nibbles(const uint8_t* block) {
-    const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2)));
-    const __m256i shifted = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
-    return _mm256_and_si256(shifted, _mm256_set1_epi8(15));
-  }
   static __m256i Integers(const uint8_t* block) { return _mm256_sub_epi8(Nibbles(block), _mm256_set1_epi8(8)); }
 
   // Pair sums of at most 15 * 127 * 2 = 3,810; eight of them fit 16 bits.
@@ -103,23 +95,7 @@ struct Q4Blocks {
   }
   static __m256i Correct(__m256i dots, __m256i sums) { return _mm256_sub_epi32(dots, _mm256_slli_epi32(sums, 3)); }
 
-  // Eight rows: 8 steps of [row][four bytes], 64 bytes apart.
-  static void Unpack(const uint8_t* const* blocks, uint8_t* panel) {
-    const auto half = [](const uint8_t* block) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2)); };
-    __m256i x[4];
-    for (int i = 0; i < 4; ++i) x[i] = _mm256_set_m128i(half(blocks[i + 4]), half(blocks[i]));
-    const __m256i ab_low = _mm256_unpacklo_epi32(x[0], x[1]);
-    const __m256i ab_high = _mm256_unpackhi_epi32(x[0], x[1]);
-    const __m256i cd_low = _mm256_unpacklo_epi32(x[2], x[3]);
-    const __m256i cd_high = _mm256_unpackhi_epi32(x[2], x[3]);
-    const __m256i steps[4] = {_mm256_unpacklo_epi64(ab_low, cd_low), _mm256_unpackhi_epi64(ab_low, cd_low),
-                              _mm256_unpacklo_epi64(ab_high, cd_high), _mm256_unpackhi_epi64(ab_high, cd_high)};
-    const __m256i mask = _mm256_set1_epi8(15);
-    for (int i = 0; i < 4; ++i) {
-      StoreBytes(panel + i * 64, _mm256_and_si256(steps[i], mask));
-      StoreBytes(panel + (i + 4) * 64, _mm256_and_si256(_mm256_srli_epi16(steps[i], 4), mask));
-    }
-  }
+  static void Unpack(const uint8_t* const* blocks, uint8_t* panel) { UnpackNibbles(blocks, panel); }
 
   template <int kTokens>
   static void PanelDots(const uint8_t* panel, const Activation* a, size_t a_stride, const int32_t* sum,
@@ -144,6 +120,40 @@ struct Q4Blocks {
     }
   }
 };
+
+template <typename Format, int kTokens>
+inline void PanelTile(const Panel& panel, const Activations& x, uint32_t token, uint32_t rows, const uint8_t* next,
+                      float* out, size_t out_stride) {
+  constexpr size_t kBlock = size_t{32} * kPanelRows * Format::kPanelBytes;
+  const uint32_t blocks = x.cols / 32;
+  const auto* a = TileActivations(x, token, kTokens, panel, static_cast<const typename Format::Activation*>(nullptr));
+  const float* scale = x.q8_scale + size_t{token} * blocks;
+  const int32_t* sum = x.q8_sum + size_t{token} * blocks;
+  __m256 chains[kBlockChains][kTokens][2];
+  for (auto& chain : chains) {
+    for (auto& pair : chain) pair[0] = pair[1] = _mm256_setzero_ps();
+  }
+  for (uint32_t b = 0; b < blocks; ++b) {
+    if (token == 0) FetchNext<Format>(next, b);
+    __m256i dots[kTokens][2];
+    Format::template PanelDots<kTokens>(panel.weights + b * kBlock, a + size_t{b} * 32, x.cols, sum + b, blocks, dots);
+    const __m256 low = _mm256_loadu_ps(panel.scales + b * kPanelRows);
+    const __m256 high = _mm256_loadu_ps(panel.scales + b * kPanelRows + 8);
+    auto& chain = chains[b % kBlockChains];
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256 token_scale = _mm256_set1_ps(scale[size_t{static_cast<uint32_t>(t)} * blocks + b]);
+      chain[t][0] = _mm256_fmadd_ps(_mm256_mul_ps(low, token_scale), _mm256_cvtepi32_ps(dots[t][0]), chain[t][0]);
+      chain[t][1] = _mm256_fmadd_ps(_mm256_mul_ps(high, token_scale), _mm256_cvtepi32_ps(dots[t][1]), chain[t][1]);
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    const auto whole = [&chains, t](int half) {
+      return _mm256_add_ps(_mm256_add_ps(chains[0][t][half], chains[1][t][half]),
+                           _mm256_add_ps(chains[2][t][half], chains[3][t][half]));
+    };
+    StoreRows(out + (token + t) * out_stride, whole(0), whole(1), rows);
+  }
+}
 
 }  // namespace
 }  // namespace bulkhead::kernels

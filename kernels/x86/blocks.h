@@ -11,6 +11,34 @@ namespace {
 
 constexpr uint32_t kStepBlocks = 4;
 
+inline __m256i LoadBytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline void StoreBytes(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+
+// A Q4_0 block's 32 values, 0..15.
+inline __m256i Nibbles(const uint8_t* block) {
+  const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2)));
+  const __m256i shifted = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
+  return _mm256_and_si256(shifted, _mm256_set1_epi8(15));
+}
+
+// A Q4_0 block of each of eight rows: 8 steps of [row][four bytes], 64 bytes apart.
+inline void UnpackNibbles(const uint8_t* const* blocks, uint8_t* panel) {
+  const auto half = [](const uint8_t* block) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2)); };
+  __m256i x[4];
+  for (int i = 0; i < 4; ++i) x[i] = _mm256_set_m128i(half(blocks[i + 4]), half(blocks[i]));
+  const __m256i ab_low = _mm256_unpacklo_epi32(x[0], x[1]);
+  const __m256i ab_high = _mm256_unpackhi_epi32(x[0], x[1]);
+  const __m256i cd_low = _mm256_unpacklo_epi32(x[2], x[3]);
+  const __m256i cd_high = _mm256_unpackhi_epi32(x[2], x[3]);
+  const __m256i steps[4] = {_mm256_unpacklo_epi64(ab_low, cd_low), _mm256_unpackhi_epi64(ab_low, cd_low),
+                            _mm256_unpacklo_epi64(ab_high, cd_high), _mm256_unpackhi_epi64(ab_high, cd_high)};
+  const __m256i mask = _mm256_set1_epi8(15);
+  for (int i = 0; i < 4; ++i) {
+    StoreBytes(panel + i * 64, _mm256_and_si256(steps[i], mask));
+    StoreBytes(panel + (i + 4) * 64, _mm256_and_si256(_mm256_srli_epi16(steps[i], 4), mask));
+  }
+}
+
 // The scales of four blocks at p and of four at q, later in the same buffer. Loads begin before a block so that its
 // scale falls on its place in the register; none begins before p or ends after the last block.
 template <int kBytes>

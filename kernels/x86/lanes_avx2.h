@@ -18,6 +18,8 @@ struct Lanes {
 constexpr int kFloatTileRows = 2;
 constexpr int kFloatTileTokens = 3;
 
+constexpr int kTierTokens = 4;  // tokens that a panel is multiplied with at once
+
 inline Lanes Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline Lanes Broadcast(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 inline Lanes Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }

@@ -5,6 +5,10 @@
 #include "kernels/dispatch.h"
 #include "kernels/tiers.h"
 
+namespace bulkhead::kernels {
+extern const KernelTable kPortableAvx512Kernels;  // avx512_portable.cc
+}
+
 namespace bulkhead::kernels::testing {
 
 std::vector<TierUnderTest> TiersUnderTest() {
@@ -14,7 +18,10 @@ std::vector<TierUnderTest> TiersUnderTest() {
     }
     return nullptr;
   };
-  return {{"avx2", if_runnable("avx2")}};
+  const KernelTable* avx2 = if_runnable("avx2");
+  return {{"avx2", avx2},
+          {"avx512", if_runnable("avx512")},
+          {"avx512_emulated", avx2 == nullptr ? nullptr : &kPortableAvx512Kernels}};
 }
 
 ::testing::AssertionResult SameBits(const std::vector<float>& expected, const std::vector<float>& actual) {

@@ -16,15 +16,17 @@ struct TierUnderTest {
   const KernelTable* table;  // nullptr where this processor cannot run it
 };
 
-// Every fast tier; plus AVX-512's arithmetic in portable code, which runs anywhere.
+// Every fast tier; plus AVX-512's arithmetic emulated on AVX2.
 std::vector<TierUnderTest> TiersUnderTest();
 
 // Skips the tests of a tier that cannot run here.
 class TierTest : public ::testing::TestWithParam<TierUnderTest> {
  protected:
   void SetUp() override {
-    if (GetParam().table == nullptr)
-      GTEST_SKIP() << "[no-" << GetParam().name << "] this processor cannot run the tier";
+    if (GetParam().table == nullptr) {
+      GTEST_SKIP() << (GetParam().name == "avx512" ? "[no-avx512]" : "[no-avx2]")
+                   << " this processor cannot run the tier";
+    }
   }
   [[nodiscard]] const KernelTable& Tier() const { return *GetParam().table; }
 };

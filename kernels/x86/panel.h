@@ -1,8 +1,8 @@
-// Prefill on AVX2: sixteen rows of a block type are unpacked once into scratch, [block][step][row][bytes of a step],
-// and multiplied with all tokens, four at a time. Each (row, token) keeps its own four chains.
+// Prefill: sixteen rows of a block type are unpacked once into scratch, [block][step][row][bytes of a step], and
+// multiplied with all tokens, some at a time. Each (row, token) keeps its own four chains.
 #pragma once
 
-#include "kernels/x86/avx2_blocks.h"
+#include "kernels/x86/blocks.h"
 
 namespace bulkhead::kernels {
 namespace {
@@ -75,47 +75,28 @@ inline void StoreRows(float* out, __m256 low, __m256 high, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) out[i] = rows[i];
 }
 
-// `next` is where the next panel's rows begin: its memory is fetched while this one computes.
-template <typename Format, int kTokens>
-inline void PanelTile(const Panel& panel, const Activations& x, uint32_t token, uint32_t rows, const uint8_t* next,
-                      float* out, size_t out_stride) {
-  constexpr size_t kBlock = size_t{32} * kPanelRows * Format::kPanelBytes;
-  const uint32_t blocks = x.cols / 32;
-  const auto* a = TileActivations(x, token, kTokens, panel, static_cast<const typename Format::Activation*>(nullptr));
-  const float* scale = x.q8_scale + size_t{token} * blocks;
-  const int32_t* sum = x.q8_sum + size_t{token} * blocks;
-  __m256 chains[kBlockChains][kTokens][2];
-  for (auto& chain : chains) {
-    for (auto& pair : chain) pair[0] = pair[1] = _mm256_setzero_ps();
-  }
-  for (uint32_t b = 0; b < blocks; ++b) {
-    for (uint32_t line = 0; token == 0 && line < kPanelRows * Format::kBytes; line += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(next + size_t{b} * kPanelRows * Format::kBytes + line), _MM_HINT_T1);
-    }
-    __m256i dots[kTokens][2];
-    Format::template PanelDots<kTokens>(panel.weights + b * kBlock, a + size_t{b} * 32, x.cols, sum + b, blocks, dots);
-    const __m256 low = _mm256_loadu_ps(panel.scales + b * kPanelRows);
-    const __m256 high = _mm256_loadu_ps(panel.scales + b * kPanelRows + 8);
-    auto& chain = chains[b % kBlockChains];
-    for (int t = 0; t < kTokens; ++t) {
-      const __m256 token_scale = _mm256_set1_ps(scale[size_t{static_cast<uint32_t>(t)} * blocks + b]);
-      chain[t][0] = _mm256_fmadd_ps(_mm256_mul_ps(low, token_scale), _mm256_cvtepi32_ps(dots[t][0]), chain[t][0]);
-      chain[t][1] = _mm256_fmadd_ps(_mm256_mul_ps(high, token_scale), _mm256_cvtepi32_ps(dots[t][1]), chain[t][1]);
-    }
-  }
-  for (int t = 0; t < kTokens; ++t) {
-    const auto whole = [&chains, t](int half) {
-      return _mm256_add_ps(_mm256_add_ps(chains[0][t][half], chains[1][t][half]),
-                           _mm256_add_ps(chains[2][t][half], chains[3][t][half]));
-    };
-    StoreRows(out + (token + t) * out_stride, whole(0), whole(1), rows);
+// Block b's share of the next panel's memory.
+template <typename Format>
+inline void FetchNext(const uint8_t* next, uint32_t b) {
+  constexpr size_t kShare = size_t{kPanelRows} * Format::kBytes;
+  for (size_t line = 0; line < kShare; line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(next + b * kShare + line), _MM_HINT_T1);
   }
 }
+
+// Multiplies the panel with kTokens tokens from `token` on; each tier has its own. `next` is where the next panel's
+// rows begin: its memory is fetched while this one computes.
+template <typename Format, int kTokens>
+void PanelTile(const Panel& panel, const Activations& x, uint32_t token, uint32_t rows, const uint8_t* next, float* out,
+               size_t out_stride);
 
 template <typename Format>
 inline void PanelTokens(const Panel& panel, const Activations& x, uint32_t rows, const uint8_t* next, float* out,
                         size_t out_stride) {
   uint32_t t = 0;
+  for (; t + kTierTokens <= x.tokens; t += kTierTokens) {
+    PanelTile<Format, kTierTokens>(panel, x, t, rows, next, out, out_stride);
+  }
   for (; t + 4 <= x.tokens; t += 4) PanelTile<Format, 4>(panel, x, t, rows, next, out, out_stride);
   switch (x.tokens - t) {
     case 3:
