@@ -171,7 +171,11 @@ class Connection::Impl final : public ipc::FrameSocket::Listener {
     }
     absl::Status sent = failure_.ok() ? absl::OkStatus() : failure_;
     if (sent.ok() && socket_ == nullptr) sent = Error(Reason::kConnectionLost, "the connection is closed");
-    if (sent.ok()) sent = socket_->SendEncoded(std::move(frame), std::move(descriptor));
+    if (sent.ok()) {
+      sent = socket_->SendEncoded(std::move(frame), std::move(descriptor));
+      // OnClosed follows, with the daemon's last word where it sent one before it closed.
+      if (ReasonOf(sent) == Reason::kConnectionLost) return;
+    }
     if (!sent.ok() && id != 0) FailLater(id, sent);
   }
 

@@ -2,12 +2,16 @@
 """bulkheadd as a program: flags, exit codes, lock, socket, reload, stop, and what its log and state never hold.
 
 usage: program_test.py DIRECTORY_OF_PROGRAMS MODEL
+Started by root, the daemon runs as an unprivileged user without any capability: root would hide mistakes with rights.
 """
 
 import json
 import os
 import pathlib
+import resource
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -16,8 +20,19 @@ import threading
 import time
 import unittest
 
-BIN = pathlib.Path(sys.argv[1])
-MODEL = pathlib.Path(sys.argv[2])
+IS_ROOT = os.geteuid() == 0
+NOBODY = 65534
+UNPRIVILEGED = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all",
+                "--inh-caps=-all", "--no-new-privs"] if IS_ROOT else []
+# Copies: the checkout may lie where that user may not look.
+PROGRAMS = tempfile.TemporaryDirectory(prefix="bulkhead-programs-")
+BIN = pathlib.Path(PROGRAMS.name)
+BIN.chmod(0o755)
+for program in ("bulkheadd", "bulkhead-worker", "bulkhead"):
+    shutil.copy(pathlib.Path(sys.argv[1]) / program, BIN)
+MODEL = BIN / "model.gguf"
+shutil.copy(sys.argv[2], MODEL)
+MODEL.chmod(0o644)
 CANARY = "CANARY7f3a"
 
 
@@ -33,7 +48,10 @@ class Daemon:
         link = self.directory / "models/demo.gguf"
         if not link.is_symlink():
             link.symlink_to(MODEL)
-        self.command = [BIN / "bulkheadd", "--config", self.config, "--socket", self.socket, "--state",
+        if IS_ROOT:
+            for path in (self.directory, self.directory / "models"):
+                os.chown(path, NOBODY, NOBODY)
+        self.command = [*UNPRIVILEGED, BIN / "bulkheadd", "--config", self.config, "--socket", self.socket, "--state",
                         self.directory / "state", "--models", self.directory / "models", *flags]
         self.log = ""
         self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
@@ -59,6 +77,13 @@ class Daemon:
             raise AssertionError(f"{arguments} exited with {done.returncode}: {done.stdout}{done.stderr}")
         return [json.loads(line) for line in done.stdout.splitlines() if line]
 
+    def ticks(self):
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().split()
+        return int(fields[13]) + int(fields[14])
+
+    def rss_kib(self):
+        return int(pathlib.Path(f"/proc/{self.process.pid}/status").read_text().split("VmRSS:")[1].split()[0])
+
     def stop(self, number=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -81,6 +106,14 @@ class ProgramTest(unittest.TestCase):
 
     def run_daemon(self, *flags):
         return subprocess.run([BIN / "bulkheadd", *flags], text=True, capture_output=True, timeout=20)
+
+    def connect(self, daemon, count):
+        sockets = []
+        for _ in range(count):
+            sockets.append(socket.socket(socket.AF_UNIX))
+            self.addCleanup(sockets[-1].close)
+            sockets[-1].connect(str(daemon.socket))
+        return sockets
 
     def test_wrong_flags_exit_2_and_help_exits_0(self):
         self.assertEqual(self.run_daemon("--nonsense").returncode, 2)
@@ -184,17 +217,42 @@ class ProgramTest(unittest.TestCase):
             if path.is_file():
                 self.assertNotIn(CANARY.encode(), path.read_bytes())
 
+    def test_a_user_with_too_many_connections_is_refused_with_a_reason(self):
+        daemon = self.daemon(config="[limits]\nconnections_per_uid = 2\n")
+        held = self.connect(daemon, 2)
+        refused = daemon.client("ps", check=False)
+        self.assertIn("LIMIT_EXCEEDED", json.dumps(refused))
+        held.pop().close()
+        end = time.monotonic() + 10
+        while "models" not in json.dumps(daemon.client("ps", check=False)) and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertTrue(daemon.client("ps"))
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_ten_thousand_idle_clients_cost_memory_but_no_time(self):
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        count = min(10_000, hard - 200)
+        daemon = self.daemon()
+        held = self.connect(daemon, count)
+        self.assertTrue(daemon.client("ps"))
+        ticks = daemon.ticks()
+        time.sleep(1)
+        self.assertLessEqual(daemon.ticks() - ticks, 1)
+        print(f"{count} idle clients: RSS {daemon.rss_kib() / 1024:.1f} MiB", file=sys.stderr)
+        self.assertLessEqual(daemon.rss_kib(), 24 * 1024 + count * 2)
+        for client in held:
+            client.close()
+        self.assertEqual(daemon.stop(), 0)
+
     def test_an_idle_daemon_is_small_and_uses_no_cpu(self):
         daemon = self.daemon()
         daemon.client("ps")
-        ticks = lambda: sum(map(int, pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text().split()[13:15]))
-        before = ticks()
+        before = daemon.ticks()
         time.sleep(3)
-        self.assertLessEqual(ticks() - before, 1)
-        status = pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text()
-        rss = int(status.split("VmRSS:")[1].split()[0])
-        print(f"idle RSS {rss / 1024:.1f} MiB", file=sys.stderr)
-        self.assertLessEqual(rss, 24 * 1024)
+        self.assertLessEqual(daemon.ticks() - before, 1)
+        print(f"idle RSS {daemon.rss_kib() / 1024:.1f} MiB", file=sys.stderr)
+        self.assertLessEqual(daemon.rss_kib(), 24 * 1024)
         self.assertEqual(daemon.stop(), 0)
 
 
