@@ -1,6 +1,7 @@
 #include "engine/sampling/candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 
@@ -10,7 +11,9 @@ namespace bulkhead::engine {
 namespace {
 
 constexpr size_t kBlock = 32;
-constexpr size_t kFirstChunk = 64;
+// Ranges of 1/8 below the best logit; the last takes all the rest.
+constexpr size_t kRanges = 256;
+constexpr float kRangesPerUnit = 8;
 
 bool Better(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
@@ -25,6 +28,11 @@ bool AnyAbove(const float* block, float threshold) {
   int above = 0;
   for (size_t i = 0; i < kBlock; ++i) above |= static_cast<int>(block[i] > threshold);
   return above != 0;
+}
+
+size_t RangeOf(float logit, float max) {
+  const float range = (max - logit) * kRangesPerUnit;
+  return range < kRanges - 1 ? static_cast<size_t>(range) : kRanges - 1;
 }
 
 }  // namespace
@@ -77,13 +85,20 @@ double Candidates::SumOfWeights(float max) const {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-void Candidates::SortFront(size_t sorted, size_t count) {
+// Sums weights by ranges of logit, best first, to find how far down sorting must go.
+Candidates::Front Candidates::SortUntil(double part, float max) {
+  if (sorted_) return {count_, SumOfWeights(max)};
+  std::array<double, kRanges> sums = {};
+  for (const Candidate& candidate : items()) sums[RangeOf(candidate.logit, max)] += Exp(double{candidate.logit} - max);
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  size_t last = 0;
+  for (double sum = sums[0]; sum < part * total && last + 1 < kRanges; sum += sums[last]) ++last;
   const auto begin = storage_.begin();
-  if (count > (count_ - sorted) / 8) {
-    std::sort(begin + sorted, begin + count_, Better);
-  } else {
-    std::partial_sort(begin + sorted, begin + count, begin + count_, Better);
-  }
+  const auto end = std::partition(begin, begin + count_,
+                                  [&](const Candidate& candidate) { return RangeOf(candidate.logit, max) <= last; });
+  std::sort(begin, end, Better);
+  return {static_cast<size_t>(end - begin), total};
 }
 
 void Candidates::SortAll() {
@@ -93,7 +108,7 @@ void Candidates::SortAll() {
 
 void Candidates::TopK(size_t k) {
   if (k >= count_) return;
-  if (!sorted_) SortFront(0, k);
+  if (!sorted_) std::partial_sort(storage_.begin(), storage_.begin() + k, storage_.begin() + count_, Better);
   sorted_ = true;
   count_ = k;
 }
@@ -101,14 +116,14 @@ void Candidates::TopK(size_t k) {
 void Candidates::TopP(double p, size_t min_keep) {
   if (p >= 1 || count_ == 0) return;
   const float max = MaxLogit();
-  const double target = p * SumOfWeights(max);
+  Front front = SortUntil(p, max);
+  const double target = p * front.all_weight;
   double sum = 0;
-  size_t ready = sorted_ ? count_ : 0;
   for (size_t i = 0; i < count_; ++i) {
-    if (i == ready) {
-      const size_t next = std::min(count_, std::max(kFirstChunk, ready * 4));
-      SortFront(ready, next);
-      ready = next;
+    // Rounding may leave the sum a little short of what the ranges promised.
+    if (i == front.count) {
+      std::sort(storage_.begin() + front.count, storage_.begin() + count_, Better);
+      front.count = count_;
     }
     sum += Exp(double{storage_[i].logit} - max);
     if (sum >= target && i + 1 >= min_keep) {
@@ -143,15 +158,14 @@ void Candidates::Scale(float temperature) {
 
 int32_t Candidates::Pick(double u) {
   const float max = MaxLogit();
-  const double target = u * SumOfWeights(max);
+  Front front = SortUntil(u, max);
+  const double target = u * front.all_weight;
   double sum = 0;
   int32_t last = storage_[0].id;
-  size_t ready = sorted_ ? count_ : 0;
   for (size_t i = 0; i < count_; ++i) {
-    if (i == ready) {
-      const size_t next = std::min(count_, std::max(kFirstChunk, ready * 4));
-      SortFront(ready, next);
-      ready = next;
+    if (i == front.count) {
+      std::sort(storage_.begin() + front.count, storage_.begin() + count_, Better);
+      front.count = count_;
     }
     const double weight = Exp(double{storage_[i].logit} - max);
     // A last one for the case that rounding leaves the sum below the target.

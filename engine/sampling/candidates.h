@@ -40,9 +40,14 @@ class Candidates {
 
  private:
   [[nodiscard]] float MaxLogit() const;
+  // The sum of e^(logit - max).
   [[nodiscard]] double SumOfWeights(float max) const;
-  // Puts the best `count` in front, in order; what stands before `sorted` already is.
-  void SortFront(size_t sorted, size_t count);
+  struct Front {
+    size_t count = 0;       // candidates that stand in order
+    double all_weight = 0;  // SumOfWeights
+  };
+  // Puts in front, in order, at least as many of the best as make up `part` of the sum of weights.
+  Front SortUntil(double part, float max);
   void SortAll();
 
   std::span<Candidate> storage_;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -44,8 +45,13 @@ class MergeTable {
     Merge merge = {};
   };
 
+  // Merges on their way into the table, with what was found of their texts.
+  struct Batch;
+
   MergeTable(const Vocabulary& vocabulary, uint64_t count);
-  absl::Status Add(std::string_view merge, uint32_t rank);
+  absl::Status Add(std::span<const std::string_view> merges, uint32_t first_rank, Batch& batch);
+  void Insert(uint32_t left, uint32_t right, Merge merge);
+  uint32_t InternFound(std::string_view text, int32_t id);
   uint32_t InternJoined(std::string_view left, std::string_view right);
   [[nodiscard]] uint64_t SlotOf(uint32_t left, uint32_t right) const;
 

@@ -1,10 +1,15 @@
 #include "engine/tokenizer/piece_table.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
 namespace bulkhead::engine {
 namespace {
+
+// Lookups under way at once; about what a core can have outstanding to memory, and a little more.
+constexpr size_t kBatch = 32;
 
 uint64_t SlotCount(uint64_t count) { return std::bit_ceil(count * 2 + 1); }
 
@@ -29,26 +34,61 @@ uint64_t Hash(std::string_view text) {
 
 PieceTable::PieceTable(std::span<const std::string_view> pieces)
     : pieces_(pieces), slots_(SlotCount(pieces.size())), mask_(slots_.size() - 1) {
-  for (size_t id = 0; id < pieces.size(); ++id) {
-    if (pieces[id].empty()) continue;
-    const uint64_t hash = Hash(pieces[id]);
-    const auto short_hash = static_cast<uint32_t>(hash >> 32);
-    uint64_t at = hash & mask_;
-    while (slots_[at].id >= 0 &&
-           !(slots_[at].hash == short_hash && pieces_[static_cast<size_t>(slots_[at].id)] == pieces[id])) {
-      at = (at + 1) & mask_;
+  std::array<uint64_t, kBatch> hashes;
+  for (size_t first = 0; first < pieces.size(); first += kBatch) {
+    const size_t count = std::min(kBatch, pieces.size() - first);
+    for (size_t i = 0; i < count; ++i) {
+      hashes[i] = Hash(pieces[first + i]);
+      __builtin_prefetch(&slots_[hashes[i] & mask_], 1);
     }
-    slots_[at] = {short_hash, static_cast<int32_t>(id)};
+    for (size_t i = 0; i < count; ++i) Insert(static_cast<int32_t>(first + i), hashes[i]);
   }
 }
 
-std::optional<int32_t> PieceTable::Find(std::string_view piece) const {
-  const uint64_t hash = Hash(piece);
+void PieceTable::Insert(int32_t id, uint64_t hash) {
+  const std::string_view piece = pieces_[static_cast<size_t>(id)];
+  if (piece.empty()) return;
   const auto short_hash = static_cast<uint32_t>(hash >> 32);
-  for (uint64_t at = hash & mask_; slots_[at].id >= 0; at = (at + 1) & mask_) {
-    if (slots_[at].hash == short_hash && pieces_[static_cast<size_t>(slots_[at].id)] == piece) return slots_[at].id;
+  uint64_t at = hash & mask_;
+  while (slots_[at].id >= 0 &&
+         !(slots_[at].hash == short_hash && pieces_[static_cast<size_t>(slots_[at].id)] == piece)) {
+    at = (at + 1) & mask_;
   }
-  return std::nullopt;
+  slots_[at] = {short_hash, id};
+}
+
+int32_t PieceTable::FindHashed(std::string_view text, uint64_t hash) const {
+  const auto short_hash = static_cast<uint32_t>(hash >> 32);
+  uint64_t at = hash & mask_;
+  while (slots_[at].id >= 0 &&
+         !(slots_[at].hash == short_hash && pieces_[static_cast<size_t>(slots_[at].id)] == text)) {
+    at = (at + 1) & mask_;
+  }
+  return slots_[at].id;
+}
+
+std::optional<int32_t> PieceTable::Find(std::string_view piece) const {
+  const int32_t id = FindHashed(piece, Hash(piece));
+  return id < 0 ? std::nullopt : std::optional(id);
+}
+
+void PieceTable::FindMany(std::span<const std::string_view> texts, std::span<int32_t> ids) const {
+  std::array<uint64_t, kBatch> hashes;
+  for (size_t first = 0; first < texts.size(); first += kBatch) {
+    const auto batch = texts.subspan(first, std::min(kBatch, texts.size() - first));
+    for (size_t i = 0; i < batch.size(); ++i) {
+      hashes[i] = Hash(batch[i]);
+      __builtin_prefetch(&slots_[hashes[i] & mask_]);
+    }
+    // The likely piece: its view, then its text.
+    std::array<int32_t, kBatch> likely;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      likely[i] = std::max(0, slots_[hashes[i] & mask_].id);
+      __builtin_prefetch(&pieces_[static_cast<size_t>(likely[i])]);
+    }
+    for (size_t i = 0; i < batch.size(); ++i) __builtin_prefetch(pieces_[static_cast<size_t>(likely[i])].data());
+    for (size_t i = 0; i < batch.size(); ++i) ids[first + i] = FindHashed(batch[i], hashes[i]);
+  }
 }
 
 uint64_t PieceTable::TableBytes(uint64_t count) { return SlotCount(count) * sizeof(Slot); }

@@ -38,6 +38,8 @@ class Vocabulary {
   [[nodiscard]] std::string_view piece(int32_t id) const { return pieces_[static_cast<size_t>(id)]; }
   [[nodiscard]] PieceKind kind(int32_t id) const { return kinds_[static_cast<size_t>(id)]; }
   [[nodiscard]] std::optional<int32_t> Find(std::string_view piece) const { return table_->Find(piece); }
+  // As PieceTable's.
+  void FindMany(std::span<const std::string_view> texts, std::span<int32_t> ids) const { table_->FindMany(texts, ids); }
   [[nodiscard]] const SpecialIds& special() const { return special_; }
   [[nodiscard]] std::span<const int32_t> end_of_generation() const { return end_of_generation_; }
   [[nodiscard]] size_t longest_piece() const { return longest_piece_; }
