@@ -245,6 +245,27 @@ class ProgramTest(unittest.TestCase):
             client.close()
         self.assertEqual(daemon.stop(), 0)
 
+    def until(self, what, condition, seconds=20):
+        end = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), end, what)
+            time.sleep(0.05)
+
+    def test_a_preloaded_pinned_model_is_there_and_stays(self):
+        daemon = self.daemon(config='[residency]\npreload = ["demo"]\npin = ["demo"]\n')
+        resident = lambda: daemon.client("ps")[0]["models"]
+        self.until("loaded and pinned", lambda: resident() and resident()[0]["state"] == "IDLE" and resident()[0]["pinned"])
+        self.assertEqual(daemon.client("release-idle", "--idle-for", "0s")[0]["released"], [])
+        self.assertEqual(len(resident()), 1)
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_a_model_nobody_uses_is_released_after_idle_release(self):
+        daemon = self.daemon(config='[residency]\nidle_release = "300ms"\n')
+        daemon.client("run", "demo", "Once", "--raw", "--max-tokens", "2")
+        self.until("released", lambda: not daemon.client("ps")[0]["models"])
+        self.assertEqual(daemon.client("deaths")[0].get("deaths", []), [])
+        self.assertEqual(daemon.stop(), 0)
+
     def test_an_idle_daemon_is_small_and_uses_no_cpu(self):
         daemon = self.daemon()
         daemon.client("ps")
