@@ -78,13 +78,13 @@ std::optional<int32_t> Vocabulary::IdAt(const GgufFile& file, std::string_view k
 
 absl::Status Vocabulary::ReadSpecial(const GgufFile& file, const SpecialIds& defaults) {
   special_ = defaults;
-  const auto read = [&](std::string_view key, std::optional<int32_t>& id) {
+  const auto take = [&](std::string_view key, std::optional<int32_t>& id) {
     if (file.Find(key) != nullptr) id = IdAt(file, key);
     if (id.has_value() && !Contains(*id)) id.reset();
   };
-  read("tokenizer.ggml.bos_token_id", special_.bos);
-  read("tokenizer.ggml.eos_token_id", special_.eos);
-  read("tokenizer.ggml.unknown_token_id", special_.unknown);
+  take("tokenizer.ggml.bos_token_id", special_.bos);
+  take("tokenizer.ggml.eos_token_id", special_.eos);
+  take("tokenizer.ggml.unknown_token_id", special_.unknown);
   ASSIGN_OR_RETURN(special_.adds_bos, file.GetBool("tokenizer.ggml.add_bos_token", defaults.adds_bos));
   ASSIGN_OR_RETURN(special_.adds_eos, file.GetBool("tokenizer.ggml.add_eos_token", defaults.adds_eos));
   special_.adds_bos = special_.adds_bos && special_.bos.has_value();
