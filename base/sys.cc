@@ -49,7 +49,8 @@ int Close(int fd) { BULKHEAD_CALL(::close(fd)); }
 ssize_t Read(int fd, void* data, size_t size) { BULKHEAD_CALL(::read(fd, data, size)); }
 ssize_t Pread(int fd, void* data, size_t size, off_t offset) { BULKHEAD_CALL(::pread(fd, data, size, offset)); }
 ssize_t Write(int fd, const void* data, size_t size) { BULKHEAD_CALL(::write(fd, data, size)); }
-// The plain call, not newfstatat as the C library makes of it: the worker's filter then need not allow one that takes paths.
+// The plain call, not newfstatat as the C library makes of it: the worker's filter then need not allow one that takes
+// paths.
 int Fstat(int fd, struct stat* info) { BULKHEAD_CALL(static_cast<int>(::syscall(SYS_fstat, fd, info))); }
 int ListDirectory(int fd, std::vector<std::string>* names) {
   if (const int injected = Injected(__func__); injected != 0) return -injected;
