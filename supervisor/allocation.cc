@@ -57,7 +57,6 @@ absl::Status Allocation::Launch() {
   spec.model_fd = plan_.file->get();
   spec.data_soft_bytes = plan_.data_soft_bytes;
   spec.data_hard_bytes = plan_.data_hard_bytes;
-  spec.name = fmt::format("worker-{}", plan_.number);
   auto control = process_.Launch(spec);
   if (!control.ok()) {
     Fire(AllocationEvent::kSpawnFailed);

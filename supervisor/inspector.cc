@@ -98,7 +98,6 @@ void Inspector::Start(Job& job) {
   spec.capture_stdout = true;
   spec.data_soft_bytes = kInspectDataBytes;
   spec.data_hard_bytes = kInspectDataBytes;
-  spec.name = "inspect";
   if (auto launched = job.process.Launch(spec, kMaxManifestBytes + ipc::kFrameHeaderBytes); !launched.ok()) {
     Finish(job, launched.status());
     return;

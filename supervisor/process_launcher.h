@@ -28,7 +28,6 @@ struct LaunchSpec {
   bool capture_stdout = false;         // else /dev/null
   uint64_t data_soft_bytes = 0;        // RLIMIT_DATA; 0 = as inherited
   uint64_t data_hard_bytes = 0;
-  std::string name;  // of the process's cgroup, where one was delegated
 };
 
 struct LaunchedProcess {
@@ -44,7 +43,7 @@ class ProcessLauncher {
 
   // kSpawnFailed naming errno and path; nothing is left behind then.
   virtual absl::StatusOr<LaunchedProcess> Launch(const LaunchSpec& spec) = 0;
-  // Signals the process and its whole group (or cgroup). Only for a process that was not reaped: until then its pid
+  // Signals the process and its whole group. Only for a process that was not reaped: until then its pid
   // cannot be another's. 0 or a negative errno.
   virtual int Signal(const Pidfd& process, int signal) = 0;
   // Kills what is left of the group, then takes the exit status, never waiting: nullopt while it lives.
@@ -56,7 +55,6 @@ class PosixLauncher final : public ProcessLauncher {
  public:
   struct Options {
     std::string worker_path;  // opened here, once: a package upgrade does not surprise a running daemon
-    std::string cgroup_path;  // a delegated cgroup (v2); empty = none
   };
   static absl::StatusOr<std::unique_ptr<PosixLauncher>> Create(Options options);
 

@@ -237,6 +237,10 @@ void Supervisor::Rebalance() {
 }
 
 void Supervisor::Shutdown(Duration drain, std::function<void()> done) {
+  if (stopped_) {
+    loop_.Post(std::move(done));
+    return;
+  }
   if (stopping_) {
     // A second, more hurried call: everything that still drains is cut short.
     auto earlier = std::exchange(stopped_done_, nullptr);

@@ -80,7 +80,7 @@ Harness::~Harness() {
 }
 
 void Harness::Up() {
-  auto launcher = PosixLauncher::Create({worker_, ""});
+  auto launcher = PosixLauncher::Create({worker_});
   if (!launcher.ok()) {
     ADD_FAILURE() << Message(launcher.status());
     std::abort();
