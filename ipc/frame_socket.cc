@@ -67,7 +67,7 @@ FrameSocket::~FrameSocket() {
 
 absl::Status FrameSocket::Send(const google::protobuf::MessageLite& message, UniqueFd descriptor) {
   if (!open()) return Closed();
-  ASSIGN_OR_RETURN(std::string frame, EncodeFrame(message));
+  ASSIGN_OR_RETURN(std::string frame, EncodeFrame(message, kMaxDaemonFrame));
   return SendEncoded(std::move(frame), std::move(descriptor));
 }
 

@@ -15,6 +15,9 @@ inline constexpr uint32_t kMaxControlFrame = 64 << 10;
 inline constexpr uint32_t kDefaultMaxFrame = 16 << 20;
 // No configuration goes beyond this.
 inline constexpr uint32_t kHardMaxFrame = 64 << 20;
+// From the daemon to a worker: the largest client's request and what the daemon adds to it, so that no client can make
+// its own request the worker's end.
+inline constexpr uint32_t kMaxDaemonFrame = kHardMaxFrame + kMaxControlFrame;
 
 // A connection is congested from the first mark until its queue has fallen to the second.
 inline constexpr size_t kOutputHighWater = 256 << 10;
@@ -32,5 +35,7 @@ struct ShapeLimits {
   uint32_t max_numbers = 4 << 20;
   uint32_t max_depth = 16;
 };
+// Of a daemon's frame to its worker, likewise larger than any client's.
+inline constexpr ShapeLimits kDaemonShape = {128 << 10, 24 << 20, 24};
 
 }  // namespace bulkhead::ipc

@@ -136,7 +136,7 @@ absl::Status CheckShape(const Descriptor& type, std::string_view bytes, const Sh
 absl::Status ParseInto(google::protobuf::MessageLite& message, std::string_view bytes) {
   // protobuf writes a line to stderr for text that is not UTF-8; the status says it, and a peer must not fill logs.
   [[maybe_unused]] static const auto previous = google::protobuf::SetLogHandler(nullptr);
-  if (bytes.size() > kHardMaxFrame || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (bytes.size() > kMaxDaemonFrame || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return Error(Reason::kProtocolError, fmt::format("message: {} bytes do not parse", bytes.size()));
   }
   return absl::OkStatus();

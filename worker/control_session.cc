@@ -24,7 +24,7 @@ Duration Now() { return SystemClock().Monotonic(); }
 }  // namespace
 
 ControlSession::ControlSession(UniqueFd control, Outbox* outbox, ControlWriter* writer)
-    : channel_(std::move(control), ipc::kDefaultMaxFrame), outbox_(*outbox), writer_(*writer), buffer_(64 << 10) {}
+    : channel_(std::move(control), ipc::kMaxDaemonFrame), outbox_(*outbox), writer_(*writer), buffer_(64 << 10) {}
 
 void ControlSession::Stop(int exit_code) {
   int none = -1;
@@ -74,7 +74,7 @@ bool ControlSession::Wait(Duration until) {
 absl::Status ControlSession::Read(Handler& handler) {
   absl::Status malformed;
   ASSIGN_OR_RETURN(const auto end, channel_.Read(buffer_, 4, [&](std::string_view bytes, UniqueFd descriptor) {
-    auto frame = ipc::ParseMessage<v1::DaemonFrame>(bytes);
+    auto frame = ipc::ParseMessage<v1::DaemonFrame>(bytes, ipc::kDaemonShape);
     if (frame.ok() && descriptor.valid()) frame = Error(Reason::kProtocolError, "a descriptor came");
     malformed = frame.status();
     if (frame.ok()) handler.OnFrame(**frame);

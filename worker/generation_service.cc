@@ -9,6 +9,7 @@
 #include "engine/runtime/engine_thread.h"
 #include "engine/runtime/loaded_model.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "ipc/limits.h"
 #include "worker/hooks.h"
 #include "worker/outbox.h"
 #include "worker/translate.h"
@@ -18,7 +19,9 @@ namespace {
 
 constexpr size_t kMaxRequests = 1024;
 // Prompts waiting to be turned into ids.
-constexpr size_t kMaxIntakeBytes = size_t{64} << 20;
+constexpr size_t kMaxIntakeBytes = size_t{2} * ipc::kMaxDaemonFrame;
+// Ids in one answer: what the daemon's parser takes, and at most 4 bytes each on the wire.
+constexpr size_t kMaxReplyIds = ipc::kDefaultMaxFrame / 4 - 1024;
 
 }  // namespace
 
@@ -172,8 +175,14 @@ void GenerationService::RunTokenize(const v1::WorkerTokenize& tokenize) {
   options.parse_special = tokenize.parse_special();
   const std::vector<int32_t> ids = model_->tokenizer().Encode(tokenize.text(), options);
   v1::WorkerFrame frame;
-  frame.mutable_tokenized()->set_handle(tokenize.handle());
-  frame.mutable_tokenized()->mutable_ids()->Add(ids.begin(), ids.end());
+  v1::WorkerTokenized& reply = *frame.mutable_tokenized();
+  reply.set_handle(tokenize.handle());
+  if (ids.size() > kMaxReplyIds) {
+    reply.set_reason(v1::REASON_FRAME_TOO_LARGE);
+    reply.set_message(fmt::format("tokenize: {} ids, limit {}", ids.size(), kMaxReplyIds));
+  } else {
+    reply.mutable_ids()->Add(ids.begin(), ids.end());
+  }
   outbox_.Push(frame);
 }
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/build_id.h"
+#include "base/sys.h"
+#include "ipc/limits.h"
 #include "ipc/worker_abi.h"
 #include "tests/worker/worker_process.h"
 
@@ -274,6 +276,64 @@ TEST(WorkerSession, RunningOutOfMemoryIsReportedOnBothWaysWithItsOwnExitCode) {
     EXPECT_GT(report->in_use_bytes, uint64_t{64} << 20);
     EXPECT_LE(report->in_use_bytes, options.data_limit_bytes);
   }
+}
+
+// A copy in memory, which this test may change under the worker's map.
+UniqueFd CopyOfModel() {
+  UniqueFd copy(sys::MemfdCreate("model", 0));
+  std::vector<char> buffer(1 << 16);
+  off_t at = 0;
+  ssize_t got = 0;
+  while ((got = sys::Pread(SmallModel(), buffer.data(), buffer.size(), at)) > 0) {
+    EXPECT_EQ(sys::Write(copy.get(), buffer.data(), static_cast<size_t>(got)), got);
+    at += got;
+  }
+  return copy;
+}
+
+TEST(WorkerSession, AFileThatShrinksUnderTheWorkerEndsItWithSigbusAndAWord) {
+#ifdef BULKHEAD_SANITIZER
+  GTEST_SKIP() << "[sanitizer-no-memory-fence] a sanitizer takes SIGBUS for itself";
+#endif
+  const UniqueFd copy = CopyOfModel();
+  WorkerProcess::Options options = Plain();
+  options.model_fd = copy.get();
+  WorkerProcess worker(options);
+  ASSERT_TRUE(worker.ConfigureAndAwaitReady());
+  ASSERT_EQ(sys::Ftruncate(copy.get(), 4096), 0);
+  ASSERT_TRUE(worker.Send(GenerateFrame(1, {5, 6}, 5)));
+  ASSERT_TRUE(worker.Wait().has_value());
+  EXPECT_EQ(worker.Wait()->signal, SIGBUS);
+  EXPECT_NE(worker.Stderr().find("was changed or truncated"), std::string::npos);
+}
+
+TEST(WorkerSession, StandsBehindItsFenceWhileServing) {
+#ifdef BULKHEAD_SANITIZER
+  GTEST_SKIP() << "[sanitizer-no-memory-fence] a sanitizer build cannot be fenced";
+#endif
+  WorkerProcess worker(Plain());
+  ASSERT_TRUE(worker.ConfigureAndAwaitReady());
+  const std::string folder = "/proc/" + std::to_string(worker.pid());
+  std::vector<char> buffer(4096);
+  const auto read = [&](const std::string& file) {
+    const ssize_t size = sys::ReadSmallFile(AT_FDCWD, (folder + file).c_str(), buffer);
+    return std::string(buffer.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  };
+  const std::string status = read("/status");
+  EXPECT_NE(status.find("NoNewPrivs:\t1"), std::string::npos) << status;
+  EXPECT_NE(status.find("Seccomp:\t2"), std::string::npos) << status;
+  EXPECT_NE(status.find("Seccomp_filters:\t2"), std::string::npos) << status;
+  EXPECT_EQ(read("/oom_score_adj"), "800\n");
+}
+
+TEST(WorkerSession, AFrameLargerThanAnyClientsIsStillARequest) {
+  WorkerProcess worker(Plain());
+  ASSERT_TRUE(worker.ConfigureAndAwaitReady());
+  v1::DaemonFrame frame;
+  frame.mutable_tokenize()->set_handle(1);
+  frame.mutable_tokenize()->set_text(std::string(ipc::kDefaultMaxFrame, 'x'));
+  ASSERT_TRUE(worker.Send(frame));
+  EXPECT_TRUE(worker.Await(WorkerFrame::kTokenized).has_value());
 }
 
 TEST(WorkerSession, WhileTheDaemonDoesNotReadTheSequencesPauseAndThenGoOn) {
