@@ -97,7 +97,9 @@ bool AdmissionCoordinator::RanOutOfMemory(AllocationId id, uint64_t wanted_priva
   LedgerEntry* entry = ledger_.Find(id);
   if (entry == nullptr) return false;
   entry->aborted = true;
-  return learned_.RanOutOfMemory(entry->facts->file, entry->shape, wanted_private_bytes);
+  const bool again = learned_.RanOutOfMemory(entry->facts->file, entry->shape, wanted_private_bytes);
+  Pump();
+  return again;
 }
 
 bool AdmissionCoordinator::AwaitRetired(AllocationId id, uint64_t token) {

@@ -189,6 +189,7 @@ class AdmissionCoordinator {
   Verdict fresh_verdict_ = Verdict::kAllowed;
   Refusal fresh_refusal_;
   bool sample_wanted_ = false;
+  bool look_again_ = false;
   std::vector<Action> actions_;
   std::function<void()> hook_;
 };

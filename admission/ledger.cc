@@ -60,7 +60,7 @@ uint64_t LedgerEntry::PrivateCharge() const {
 }
 
 uint64_t LedgerEntry::Untouched() const {
-  if (IsLeaving(state)) return 0;
+  if (state >= kReaped) return 0;
   const uint64_t charge = PrivateCharge();
   return charge > resident_private ? charge - resident_private : 0;
 }

@@ -67,7 +67,8 @@ struct LedgerEntry {
 
   // max(estimate, measured) without the weights.
   [[nodiscard]] uint64_t PrivateCharge() const;
-  // Private bytes charged but not seen in the last reading; 0 once it is leaving, when it will touch no more.
+  // Private bytes charged but not seen in the last reading; 0 once reaped. A process that is being killed may still
+  // touch them.
   [[nodiscard]] uint64_t Untouched() const;
 };
 

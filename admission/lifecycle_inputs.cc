@@ -93,6 +93,8 @@ bool AdmissionCoordinator::Settle(AllocationId id) {
   LedgerEntry* entry = ledger_.Find(id);
   if (entry == nullptr || !ledger_.Move(*entry, kSettled)) return false;
   if (!entry->aborted) learned_.Measured(entry->facts->file, entry->shape, entry->measured_private);
+  // What was learned may have raised the estimates of those who wait.
+  Pump();
   return true;
 }
 

@@ -11,19 +11,30 @@ namespace {
 // A waiter for memory that was passed over this often keeps what is free until it fits.
 constexpr uint32_t kBarrierAfter = 8;
 
+// The model's next worker is promised to `claimant` already, and will serve this request too.
+Assessment Behind(const Assessment& assessment, const TicketRecord& claimant) {
+  const bool for_memory = assessment.kind == Assessment::Kind::kLoad ||
+                          (assessment.kind == Assessment::Kind::kWait && !assessment.for_sequence);
+  if (!for_memory) return assessment;
+  return {.kind = Assessment::Kind::kWait, .verdict = claimant.verdict, .figures = claimant.figures};
+}
+
 }  // namespace
 
 void AdmissionCoordinator::Pump() {
   ReleaseOverCeiling();
-  claims_.clear();
-  claimants_.clear();
-  passed_over_.clear();
-  for (auto& [id, entry] : ledger_.entries()) entry.retiring = false;
-  if (queue_.waiting() == 0) return;
-  uint32_t position = 0;
-  for (const TicketId id : queue_.Order(now_.monotonic, policy_.ageing_step)) {
-    Consider(*queue_.Find(id), ++position);
-  }
+  do {
+    look_again_ = false;
+    claims_.clear();
+    claimants_.clear();
+    passed_over_.clear();
+    for (auto& [id, entry] : ledger_.entries()) entry.retiring = false;
+    if (queue_.waiting() == 0) return;
+    uint32_t position = 0;
+    for (const TicketId id : queue_.Order(now_.monotonic, policy_.ageing_step)) {
+      Consider(*queue_.Find(id), ++position);
+    }
+  } while (look_again_);
 }
 
 void AdmissionCoordinator::ReleaseOverCeiling() {
@@ -46,14 +57,9 @@ void AdmissionCoordinator::Consider(TicketRecord& ticket, uint32_t position) {
     Refuse(ticket.id, block->why, ExplainBlocked(block->why, facts, block->retry_after, block->detail));
     return;
   }
-  if (const TicketRecord* claimant = ClaimantFor(facts.model)) {
-    Assessment with_claimant{.kind = Assessment::Kind::kWait, .verdict = claimant->verdict};
-    with_claimant.figures = claimant->figures;
-    Wait(ticket, with_claimant, position);
-    return;
-  }
   const Assessor assessor = MakeAssessor(claims_);
-  const Assessment assessment = assessor.Assess(ticket.request, ticket.bypassed >= kBarrierAfter);
+  Assessment assessment = assessor.Assess(ticket.request, ticket.bypassed >= kBarrierAfter);
+  if (const TicketRecord* claimant = ClaimantFor(facts.model)) assessment = Behind(assessment, *claimant);
   switch (assessment.kind) {
     case Assessment::Kind::kLease:
       Lease(ticket, *ledger_.Find(assessment.lease));
@@ -88,6 +94,8 @@ void AdmissionCoordinator::Load(TicketRecord& ticket, const Assessment& assessme
   Lease(ticket, entry);
   Emit(SpawnAction{entry.id, ticket.id, entry.shape, entry.estimate});
   for (const TicketId id : passed_over_) ++queue_.Find(id)->bypassed;
+  // One ahead of it that wanted a larger worker of this model may be content with this one.
+  look_again_ = look_again_ || queue_.WaitingFor(ticket.request.facts->model) > 0;
 }
 
 void AdmissionCoordinator::Wait(TicketRecord& ticket, const Assessment& assessment, uint32_t position) {
@@ -138,7 +146,10 @@ void AdmissionCoordinator::Refuse(TicketId id, Verdict verdict, Refusal refusal)
 }
 
 void AdmissionCoordinator::Evict(LedgerEntry& entry, EvictionCause cause, TicketId for_ticket) {
-  if (ledger_.Move(entry, AllocationState::kTeardown)) Emit(EvictAction{entry.id, cause, for_ticket});
+  if (!ledger_.Move(entry, AllocationState::kTeardown)) return;
+  Emit(EvictAction{entry.id, cause, for_ticket});
+  // Its own waiters, who waited for it to drain, now wait for memory.
+  look_again_ = look_again_ || queue_.WaitingFor(entry.facts->model) > 0;
 }
 
 void AdmissionCoordinator::WantSample() {
@@ -172,16 +183,19 @@ const AdmissionCoordinator::Block* AdmissionCoordinator::BlockOf(std::string_vie
 PreflightReport AdmissionCoordinator::Preflight(const AdmitRequest& request) const {
   // Only what is promised to waiters that would be looked at before this request.
   std::vector<Demand> ahead;
+  const TicketRecord* same_model = nullptr;
   const uint64_t own_rank = WaitQueue::Rank(request.priority, {}, policy_.ageing_step);
   for (size_t i = 0; i < claimants_.size(); ++i) {
     const TicketRecord& claimant = *queue_.Find(claimants_[i]);
     const Duration waited = now_.monotonic - claimant.arrived;
     if (WaitQueue::Rank(claimant.request.priority, waited, policy_.ageing_step) <= own_rank) {
       ahead.push_back(claims_[i]);
+      if (claimant.request.facts->model == request.facts->model) same_model = &claimant;
     }
   }
   const Assessor assessor = MakeAssessor(ahead);
   Assessment assessment = assessor.Assess(request, false);
+  if (same_model != nullptr) assessment = Behind(assessment, *same_model);
   PreflightReport report = Report(request, assessor, assessment);
   if (const Block* block = BlockOf(request.facts->model)) {
     report.verdict = block->why;
