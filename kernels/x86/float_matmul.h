@@ -28,6 +28,8 @@ inline Lanes ReadSome(const uint8_t* p, uint32_t count) {
   return Read::At(bytes);
 }
 
+constexpr size_t kFloatPrefetchBytes = 2048;
+
 // kRows rows of weights with kTokens tokens.
 template <typename Read, int kRows, int kTokens>
 inline void FloatTile(const uint8_t* rows, size_t row_bytes, const float* x, size_t x_stride, uint32_t cols, float* out,
@@ -36,8 +38,13 @@ inline void FloatTile(const uint8_t* rows, size_t row_bytes, const float* x, siz
   for (int r = 0; r < kRows; ++r) {
     for (int t = 0; t < kTokens; ++t) sum[r][t] = Zero();
   }
+  // One ascending stream through all rows of the tile and on, as blocks.h explains.
+  const uint8_t* ahead = rows + (kRows - 1) * row_bytes + kFloatPrefetchBytes;
   uint32_t k = 0;
   for (; k + kSumLanes <= cols; k += kSumLanes) {
+    for (uint32_t line = 0; kTokens == 1 && line < kSumLanes * Read::kBytes * kRows; line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(ahead + size_t{k} * Read::kBytes * kRows + line), _MM_HINT_T0);
+    }
     Lanes weights[kRows];
     for (int r = 0; r < kRows; ++r) weights[r] = Read::At(rows + r * row_bytes + size_t{k} * Read::kBytes);
     for (int t = 0; t < kTokens; ++t) {

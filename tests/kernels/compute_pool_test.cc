@@ -130,7 +130,8 @@ TEST(ComputePoolTest, HelpersHaveSmallStacks) {
       helper_stack = size;
     });
   }
-  EXPECT_EQ(helper_stack, 512u * 1024);
+  EXPECT_GE(helper_stack, 512u * 1024);
+  EXPECT_LT(helper_stack, 1024u * 1024);  // a sanitizer's own share included; the default would be 8 MiB
 }
 
 TEST(ComputePoolTest, EndsWhileItsHelpersSleepOrSpin) {
