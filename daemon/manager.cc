@@ -16,6 +16,8 @@ namespace {
 
 // STATUS= is for people: not more often than this.
 constexpr uint64_t kStatusEveryMs = 1000;
+// What flushing the last answers may take on top of the configured deadlines.
+constexpr Duration kStopReserve = std::chrono::seconds(10);
 
 template <typename Handle>
 void CloseHandle(Handle* handle) {
@@ -292,7 +294,9 @@ void Manager::Stop() {
   const Duration drain = loaded_.config.deadlines.drain;
   LogInfo(fmt::format("stopping: {} requests have {} ms", offload_->Requests().size(),
                       std::chrono::duration_cast<std::chrono::milliseconds>(drain).count()));
-  service_.Stopping("stopping: draining requests");
+  const Config::Deadlines& deadlines = loaded_.config.deadlines;
+  service_.Stopping("stopping: draining requests",
+                    drain + deadlines.cancel + deadlines.term + deadlines.confirm + kStopReserve);
   server_->StopListening();
   if (!own_socket_path_.empty()) (void)sys::Unlink(own_socket_path_.c_str());
   offload_->Shutdown(std::chrono::duration_cast<std::chrono::milliseconds>(drain), [this] { Stopped(); });

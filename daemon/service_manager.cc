@@ -16,8 +16,9 @@ void ServiceManager::Reloading() {
   sd_notify(0, fmt::format("RELOADING=1\nMONOTONIC_USEC={}", now).c_str());
 }
 
-void ServiceManager::Stopping(const std::string& status) {
-  sd_notify(0, fmt::format("STOPPING=1\nSTATUS={}", status).c_str());
+void ServiceManager::Stopping(const std::string& status, Duration within) {
+  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(within).count();
+  sd_notify(0, fmt::format("STOPPING=1\nSTATUS={}\nEXTEND_TIMEOUT_USEC={}", status, microseconds).c_str());
 }
 
 void ServiceManager::Alive() { sd_notify(0, "WATCHDOG=1"); }

@@ -17,7 +17,8 @@ class ServiceManager {
   void Ready(const std::string& status);
   void Status(const std::string& status);
   void Reloading();
-  void Stopping(const std::string& status);
+  // `within`: how long this may take, so that a long drain is not cut short by TimeoutStopSec=.
+  void Stopping(const std::string& status, Duration within);
   // The loop has come round.
   void Alive();
   // How often Alive must be called; nullopt where nobody watches.
