@@ -74,10 +74,10 @@ void AllowRuntime(RuleSet* rules) {
     rules->Allow(call);
   }
   const auto own_pid = static_cast<scmp_datum_t>(sys::GetPid());
-  rules->Allow(SCMP_SYS(tgkill), {SCMP_A0_64(SCMP_CMP_EQ, own_pid)});
+  rules->Allow(SCMP_SYS(tgkill), {SCMP_A0_64(SCMP_CMP_EQ, own_pid, 0)});
   rules->Allow(SCMP_SYS(mprotect), {SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
   // Reading its own limits, not setting anybody's.
-  rules->Allow(SCMP_SYS(prlimit64), {SCMP_A0_64(SCMP_CMP_EQ, 0), SCMP_A2_64(SCMP_CMP_EQ, 0)});
+  rules->Allow(SCMP_SYS(prlimit64), {SCMP_A0_64(SCMP_CMP_EQ, 0, 0), SCMP_A2_64(SCMP_CMP_EQ, 0, 0)});
   // Thread names and memory labels: newer libraries try and do without.
   rules->Fail(SCMP_SYS(prctl), EPERM);
 }
@@ -86,8 +86,8 @@ void AllowTalking(RuleSet* rules, int control_fd) {
   const auto control = static_cast<scmp_datum_t>(control_fd);
   for (const int call : {SCMP_SYS(recvmsg), SCMP_SYS(sendmsg), SCMP_SYS(sendto)}) {
     // sendto without an address is send: a connected socket needs none.
-    std::vector<scmp_arg_cmp> conditions = {SCMP_A0_64(SCMP_CMP_EQ, control)};
-    if (call == SCMP_SYS(sendto)) conditions.push_back(SCMP_A4_64(SCMP_CMP_EQ, 0));
+    std::vector<scmp_arg_cmp> conditions = {SCMP_A0_64(SCMP_CMP_EQ, control, 0)};
+    if (call == SCMP_SYS(sendto)) conditions.push_back(SCMP_A4_64(SCMP_CMP_EQ, 0, 0));
     rules->Allow(call, conditions);
   }
   // Descriptors the worker has: control socket, wake-up counter, model, stderr, its own memory statistics.
@@ -101,8 +101,8 @@ void AllowMapping(RuleSet* rules, Stage stage, int model_fd) {
   const scmp_arg_cmp no_code = SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0);
   rules->Allow(SCMP_SYS(mmap), {no_code, SCMP_A3_64(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS)});
   if (stage != Stage::kLoad) return;
-  rules->Allow(SCMP_SYS(mmap),
-               {SCMP_A2_64(SCMP_CMP_EQ, PROT_READ), SCMP_A4_64(SCMP_CMP_EQ, static_cast<scmp_datum_t>(model_fd))});
+  rules->Allow(SCMP_SYS(mmap), {SCMP_A2_64(SCMP_CMP_EQ, PROT_READ, 0),
+                                SCMP_A4_64(SCMP_CMP_EQ, static_cast<scmp_datum_t>(model_fd), 0)});
   rules->Allow(SCMP_SYS(fstat));
   // Entering the next stage.
   rules->Allow(SCMP_SYS(seccomp));
