@@ -96,7 +96,20 @@ inline void UnpackFloats(const uint8_t* row, uint32_t cols, float* out) {
 }
 
 constexpr uint32_t kUnpackFromTokens = 8;
-constexpr uint32_t kUnpackRows = 4;
+constexpr uint32_t kUnpackRows = 8;
+constexpr uint32_t kChunkTokens = 24;  // their activations stay in the second-level cache for all rows of a group
+
+// FloatRange for some tokens after the other.
+template <typename Read>
+inline void FloatChunks(const uint8_t* rows, size_t row_bytes, uint32_t count, const Activations& x, float* out,
+                        size_t out_stride) {
+  for (uint32_t t = 0; t < x.tokens; t += kChunkTokens) {
+    Activations chunk = x;
+    chunk.tokens = x.tokens - t < kChunkTokens ? x.tokens - t : kChunkTokens;
+    chunk.f32 = x.f32 + t * x.f32_stride;
+    FloatRange<Read>(rows, row_bytes, count, chunk, out + t * out_stride, out_stride);
+  }
+}
 
 template <typename Read>
 inline void FloatMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row_end, void* scratch,
@@ -107,8 +120,8 @@ inline void FloatMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row
   const bool unpack = Read::kBytes != 4 && task.x.tokens >= kUnpackFromTokens &&
                       scratch_bytes >= size_t{kUnpackRows} * cols * sizeof(float);
   if (!unpack) {
-    FloatRange<Read>(data + row_begin * row_bytes, row_bytes, row_end - row_begin, task.x, task.out + row_begin,
-                     task.out_stride);
+    FloatChunks<Read>(data + row_begin * row_bytes, row_bytes, row_end - row_begin, task.x, task.out + row_begin,
+                      task.out_stride);
     return;
   }
   auto* panel = static_cast<float*>(scratch);
@@ -117,8 +130,8 @@ inline void FloatMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row
     for (uint32_t i = 0; i < count; ++i) {
       UnpackFloats<Read>(data + (r + i) * row_bytes, cols, panel + size_t{i} * cols);
     }
-    FloatRange<ReadF32>(reinterpret_cast<const uint8_t*>(panel), size_t{cols} * sizeof(float), count, task.x,
-                        task.out + r, task.out_stride);
+    FloatChunks<ReadF32>(reinterpret_cast<const uint8_t*>(panel), size_t{cols} * sizeof(float), count, task.x,
+                         task.out + r, task.out_stride);
   }
 }
 
