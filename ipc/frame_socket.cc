@@ -17,7 +17,7 @@ absl::Status Closed() { return Error(Reason::kConnectionLost, "connection: close
 
 }  // namespace
 
-// Outlives the FrameSocket by the loop turns that libuv needs to close its handles.
+// Lives until both have let go of it: the FrameSocket, and libuv, which needs loop turns to close its handles.
 struct FrameSocket::State {
   State(SocketLoop& socket_loop, UniqueFd fd, const Options& wanted, Listener* owner)
       : loop(socket_loop), options(wanted), listener(owner), channel(std::move(fd), wanted.max_frame_bytes) {}
@@ -31,6 +31,7 @@ struct FrameSocket::State {
   void UpdateEvents();
   void StartClosing();
   void OnHandleClosed();
+  void LetGo();
 
   SocketLoop& loop;
   const Options options;
@@ -44,6 +45,7 @@ struct FrameSocket::State {
   bool congested = false;
   bool flushing = false;  // CloseAfterFlush
   bool closing = false;
+  bool held = true;      // by its FrameSocket
   absl::Status failure;  // of writing; told once what had arrived is read
 };
 
@@ -102,6 +104,7 @@ void FrameSocket::Close() {
   state_ = nullptr;
   state->listener = nullptr;
   state->StartClosing();
+  state->LetGo();
 }
 
 void FrameSocket::CloseAfterFlush(uint64_t within_ms) {
@@ -109,6 +112,7 @@ void FrameSocket::CloseAfterFlush(uint64_t within_ms) {
   State* state = state_;
   state_ = nullptr;
   state->listener = nullptr;
+  state->held = false;
   state->flushing = true;
   if (uv_timer_init(state->loop.uv, &state->timer) == 0) {
     state->timer.data = state;
@@ -213,7 +217,15 @@ void FrameSocket::State::StartClosing() {
 }
 
 void FrameSocket::State::OnHandleClosed() {
-  if (--open_handles == 0) delete this;
+  if (--open_handles > 0) return;
+  channel.ReleaseFd().Reset();
+  if (!held) delete this;
+}
+
+// By the FrameSocket, as its last act here.
+void FrameSocket::State::LetGo() {
+  held = false;
+  if (open_handles == 0) delete this;
 }
 
 }  // namespace bulkhead::ipc

@@ -93,7 +93,7 @@ class FrameSocket {
  private:
   explicit FrameSocket(State* state) : state_(state) {}
 
-  State* state_;  // owned by the loop from Create until its close callback
+  State* state_;  // lives on in the loop until its handles are closed
 };
 
 }  // namespace bulkhead::ipc
