@@ -77,8 +77,8 @@ class Supervisor final : private Allocation::Host {
     std::vector<EndWaiter> waiters;
     std::unique_ptr<Timer> drain_timer;
     std::unique_ptr<Timer> healthy_timer;
+    AllocationState announced = AllocationState::kReserved;
     bool draining = false;
-    bool cancelling = false;
     std::vector<std::string> evidence_for;  // inferences whose termination it is to confirm
   };
   struct Model {

@@ -87,6 +87,9 @@ void Supervisor::OnStep(Allocation& allocation, AllocationEvent event, Allocatio
     case AllocationAction::kHasten:
       break;
   }
+  // An event within a state (a second stop, the exit of a process being torn down) is no news to anybody outside.
+  Held* held = FindHeld(plan.number);
+  if (held == nullptr || std::exchange(held->announced, step.next) == step.next) return;
   Emit(plan.id, admission::NameOf(step.next), plan.model, std::string(NameOf(event)));
 }
 
