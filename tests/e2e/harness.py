@@ -23,6 +23,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BULKHEAD_BUILD", ROOT / "build" / "release"))
 SHARED = pathlib.Path("/tmp") / ("bulkhead-e2e-" + hashlib.sha1(str(BUILD).encode()).hexdigest()[:10])
+BIN, PYTHON = SHARED / "bin", SHARED / "python"
 PROGRAMS = ("bulkheadd", "bulkhead-worker", "bulkhead", "e2e_in_process")
 DAEMON_UID, ALICE, BOB, GROUP = 54321, 54322, 54323, 54321
 AS_ROOT = os.geteuid() == 0
@@ -36,11 +37,12 @@ TALE = ("--arch qwen3 --type q8_0 --layers 2 --embedding 128 --feed-forward 256 
 
 def prepare():
     """Copies programs and models to SHARED and generates the Python protocol, where that is not up to date."""
-    SHARED.mkdir(mode=0o755, exist_ok=True)
+    for directory in (SHARED, BIN, PYTHON):
+        directory.mkdir(mode=0o755, exist_ok=True)
     with open(SHARED / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in PROGRAMS:
-            copy_newer(BUILD / "bin" / name, SHARED / name)
+            copy_newer(BUILD / "bin" / name, BIN / name)
         demo = ROOT / "models" / "demo.gguf"
         if demo.exists():
             copy_newer(demo, SHARED / "tale.gguf")
@@ -48,7 +50,7 @@ def prepare():
             make_model(TALE, SHARED / "tale.gguf")
         make_model(SLOW, SHARED / "slow.gguf")
         protos = ["bulkhead/v1/types.proto", "bulkhead/v1/client.proto"]
-        subprocess.run(["protoc", "-I", ROOT / "proto", f"--python_out={SHARED}", *protos], check=True)
+        subprocess.run(["protoc", "-I", ROOT / "proto", f"--python_out={PYTHON}", *protos], check=True)
 
 
 def copy_newer(source, target):
@@ -143,7 +145,7 @@ class Daemon:
                 os.chown(path, DAEMON_UID, GROUP)
         self.log_file = open(self.log_path, "wb")
         self.process = subprocess.Popen(
-            as_user(DAEMON_UID, [SHARED / "bulkheadd", "--config", self.config, "--socket", self.socket, "--models",
+            as_user(DAEMON_UID, [BIN / "bulkheadd", "--config", self.config, "--socket", self.socket, "--models",
                                  self.directory / "models", "--state", self.directory / "state"]),
             stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=self.log_file, env=environment or {}, cwd="/")
 
@@ -178,7 +180,7 @@ class Daemon:
         return self.log_path.read_text(errors="replace")
 
     def command(self, *words, uid=DAEMON_UID):
-        return as_user(uid, [SHARED / "bulkhead", "--socket", self.socket, *words])
+        return as_user(uid, [BIN / "bulkhead", "--socket", self.socket, *words])
 
     def run(self, *words, uid=DAEMON_UID, timeout=30, **more):
         """Runs `bulkhead` to its end."""
@@ -253,7 +255,7 @@ class Stream:
 
 def in_process(model, prompt, *options):
     """The same generation by the engine library, in a process of its own without any daemon."""
-    done = subprocess.run([str(SHARED / "e2e_in_process"), str(SHARED / f"{model}.gguf"), prompt, *options],
+    done = subprocess.run([str(BIN / "e2e_in_process"), str(SHARED / f"{model}.gguf"), prompt, *options],
                           capture_output=True, timeout=60)
     check(done.returncode == 0, "e2e_in_process:", done.stderr.decode(errors="replace"))
     return json.loads(done.stdout)
@@ -263,7 +265,7 @@ class Wire:
     """The protocol without the command: frames as docs/protocol.md describes them."""
 
     def __init__(self, daemon):
-        sys.path.insert(0, str(SHARED))
+        sys.path.insert(0, str(PYTHON))
         from bulkhead.v1 import client_pb2
         self.pb = client_pb2
         self.socket = socket.socket(socket.AF_UNIX)

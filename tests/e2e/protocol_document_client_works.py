@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from harness import ROOT, SHARED, Daemon, check, in_process
+from harness import PYTHON, ROOT, Daemon, check, in_process
 
 source = (ROOT / "docs" / "protocol.md").read_text().split("```python\n")[1].split("```")[0]
 check(len(source.splitlines()) < 60, "it has", len(source.splitlines()), "lines")
@@ -10,7 +10,7 @@ check(len(source.splitlines()) < 60, "it has", len(source.splitlines()), "lines"
 with Daemon() as daemon:
     program = daemon.directory / "client.py"
     program.write_text(source)
-    environment = {"PYTHONPATH": str(SHARED), "PATH": os.environ["PATH"]}
+    environment = {"PYTHONPATH": str(PYTHON), "PATH": os.environ["PATH"]}
     command = ["/usr/bin/python3", str(program), str(daemon.socket), "tale", "Once upon a time"]
     done = subprocess.run(command, capture_output=True, timeout=30, env=environment)
     check(done.returncode == 0, done.stderr.decode())
