@@ -29,7 +29,8 @@ class WaitingQueue {
   [[nodiscard]] std::vector<uint64_t> Ids() const;
 
   // Offers capacity to waiters in order, as long as there is some. `admit` says what the runtime says; an admitted
-  // waiter leaves the queue, one that never fits as well. `admit` may call Remove on the waiter it was given. True if anyone was deferred.
+  // waiter leaves the queue, one that never fits as well. `admit` may call Remove on the waiter it was given. True if
+  // anyone was deferred.
   bool AdmitAll(const std::function<Admission(const Waiter&)>& admit);
 
  private:

@@ -5,7 +5,7 @@ import signal
 import time
 from harness import Daemon, alive, check, eventually
 
-LONG = "word " * 1500
+LONG = "word " * 600
 
 
 def spawning(daemon):
@@ -17,7 +17,7 @@ def loading(daemon):
 
 
 def prefilling(daemon):
-    daemon.start("run", "slow", LONG, "--raw", "--context", "4096")
+    daemon.start("run", "slow", LONG, "--raw")
     eventually(lambda: daemon.model("slow") and daemon.model("slow")["state"].lower() == "busy", "prefill")
 
 

@@ -13,5 +13,5 @@ with Daemon('[model]\nsequences = 3\n') as daemon:
         check(daemon.run("policy", "budget.profile=local_focused", uid=ALICE).code == 8, "alice set the policy")
     after = daemon.json("policy", "budget.profile=local_focused")
     check(after["generation"] > before, after)
-    check({value["name"]: value["value"] for value in after["values"]}["budget.profile"] == "local_focused", after)
+    check({value["name"]: value["value"] for value in after["values"]}["budget.profile"].strip('"') == "local_focused", after)
     check(daemon.run("policy", "no.such=1").code == 2, "an unknown key was taken")

@@ -173,8 +173,7 @@ class Daemon:
 
     def answers(self):
         check(self.process.poll() is None, "the daemon ended with", self.process.returncode)
-        with socket.socket(socket.AF_UNIX) as probe:
-            return probe.connect_ex(str(self.socket)) == 0
+        return self.run("ps").code == 0
 
     def log(self):
         return self.log_path.read_text(errors="replace")
@@ -205,9 +204,8 @@ class Daemon:
             if not entry.name.isdigit():
                 continue
             with contextlib.suppress(OSError):
-                fields = (entry / "stat").read_text()
-                name, rest = fields[fields.index("(") + 1:fields.rindex(")")], fields.rpartition(")")[2].split()
-                if name.startswith("bulkhead-worke") and int(rest[1]) == self.pid and rest[0] not in "ZX":
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+                if int(parent) == self.pid and state not in "ZX" and b"worker" in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
         return found
 
@@ -237,7 +235,8 @@ class Stream:
         """Reads up to the `tokens`-th event of this kind."""
         while tokens > 0:
             event = self.next()
-            check(event is not None, "the stream ended before", kind, self.events[-1:], self.process.stderr.read())
+            if event is None:
+                raise AssertionError(f"the stream ended before {kind}: {self.events[-1:]} {self.process.stderr.read()}")
             tokens -= event.get("event") == kind
         return event
 

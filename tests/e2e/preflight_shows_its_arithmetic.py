@@ -12,4 +12,4 @@ with Daemon('[budget]\nprofile = "custom"\nbytes = "1 MiB"\n') as daemon:
     check(result.code == 3 and result.reply["verdict"] == "EXCEEDS_CEILING", result.code, result.out)
     result = daemon.run("--json", "run", "slow", "x", "--raw")
     check(result.code == 3 and result.reply["reason"] == "EXCEEDS_CEILING", result.code, result.out)
-    check("preflight" in result.err, result.err)
+    check("try: bulkhead" in result.err, result.err)

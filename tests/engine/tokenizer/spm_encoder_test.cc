@@ -51,7 +51,7 @@ TEST(SpmEncoder, GivesBackEveryByteOfAnyText) {
   });
   ASSERT_NE(made, nullptr);
   for (const std::string& text : {std::string("plain words, and signs: \xe2\x82\xac"),
-                                 std::string("\x00\xff\xfe\xe2\x96", 5), std::string(100'000, 'z')}) {
+                                  std::string("\x00\xff\xfe\xe2\x96", 5), std::string(100'000, 'z')}) {
     std::string back;
     for (const int32_t id : made->tokenizer->Encode(text, kPlain)) made->tokenizer->AppendBytes(id, back);
     EXPECT_EQ(back, text);
