@@ -142,6 +142,42 @@ class ForwardPass {
     compute_.MatMul(std::span(tasks.data(), count));
   }
 
+  // The same, with what one int8 plane loses of x as a second one: out = W q(x) + W q(x - q(x)). The weights are still
+  // read once. Queries, keys, values and logits want it to be no less exact than the peer (docs/decisions.md). x and
+  // every out have room for as many rows again behind theirs.
+  void MultiplyPrecisely(const Rows& x,
+                         std::initializer_list<std::pair<const WeightMatrix*, const Rows*>> products) const {
+    const bool quantise = std::any_of(products.begin(), products.end(),
+                                      [](const auto& product) { return WantsQuantised(*product.first); });
+    if (!quantise) return Multiply(x, products);
+    StoreRemainders(x, compute_.Prepare(Const(x), true, workspace_.activations()));
+    Rows planes = x;
+    planes.tokens *= 2;
+    Multiply(planes, products);
+    for (const auto& [weights, out] : products) {
+      const ConstRows second{out->data + out->tokens * out->stride, out->stride, out->tokens, weights->rows};
+      Rows first = *out;
+      first.count = weights->rows;
+      compute_.AddScaled(second, 1.0F, first);
+    }
+  }
+
+  // Behind x, what its quantised form lacks.
+  static void StoreRemainders(const Rows& x, const kernels::Activations& quantised) {
+    const uint32_t groups = x.count / kernels::kActivationGroup;
+    for (size_t token = 0; token < x.tokens; ++token) {
+      const float* from = x.data + token * x.stride;
+      float* to = x.data + (x.tokens + token) * x.stride;
+      const int8_t* plane = quantised.q8 + token * x.count;
+      for (size_t group = 0; group < groups; ++group) {
+        const float scale = quantised.q8_scale[token * groups + group];
+        for (size_t k = group * kernels::kActivationGroup; k < (group + 1) * kernels::kActivationGroup; ++k) {
+          to[k] = from[k] - scale * static_cast<float>(plane[k]);
+        }
+      }
+    }
+  }
+
   void Norm(const Rows& x, const std::vector<float>& weight, const Rows& out) const {
     compute_.RmsNorm(Const(x), weight.data(), config_.norm_epsilon, out);
   }
@@ -176,7 +212,7 @@ class ForwardPass {
   void Attend(uint32_t index) {
     const Model::Layer& layer = model_.layers_[index];
     Norm(residual_, layer.attention_norm, normed_);
-    Multiply(normed_, {{&layer.query, &query_}, {&layer.key, &key_}, {&layer.value, &value_}});
+    MultiplyPrecisely(normed_, {{&layer.query, &query_}, {&layer.key, &key_}, {&layer.value, &value_}});
     Spread(query_, config_.heads);
     Spread(key_, config_.kv_heads);
     Spread(value_, config_.kv_heads);
@@ -219,7 +255,7 @@ class ForwardPass {
     const Rows last{inputs, config_.embedding, wanted, config_.embedding};
     Norm(last, model_.output_norm_, last);
     const Rows logits{workspace_.logits(), config_.vocabulary, wanted, config_.vocabulary};
-    Multiply(last, {{&model_.output_, &logits}});
+    MultiplyPrecisely(last, {{&model_.output_, &logits}});
   }
 
   const Model& model_;

@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t kProcessBytes = uint64_t{12} << 20;
 // Lookup tables of pieces and merges, the sampler's candidates.
 constexpr uint64_t kBytesPerToken = 64;
+// Scratch is counted for so many threads, whatever a machine has.
+constexpr uint64_t kThreads = 8;
 // Floats of norms, which are copied, and the layer's table entry.
 constexpr uint64_t kBytesPerLayer = 512;
 
@@ -20,7 +22,8 @@ uint64_t ElementBytes(KvType type) { return type == KvType::kF32 ? sizeof(float)
 
 uint64_t Overhead(const ModelConfig& config) {
   const uint64_t norms = (uint64_t{config.layers} + 1) * 2 * config.embedding * sizeof(float);
-  return kProcessBytes + kBytesPerToken * config.vocabulary + kBytesPerLayer * config.layers + norms;
+  return kProcessBytes + kThreads * ScratchBytes(config) + kBytesPerToken * config.vocabulary +
+         kBytesPerLayer * config.layers + norms;
 }
 
 }  // namespace
@@ -30,7 +33,11 @@ uint64_t KvBytesPerToken(const ModelConfig& config, KvType type) {
 }
 
 uint64_t BytesPerSequence(const ModelConfig& config) {
-  return (uint64_t{config.vocabulary} + config.embedding) * sizeof(float);
+  return 2 * (uint64_t{config.vocabulary} + config.embedding) * sizeof(float);
+}
+
+uint64_t ScratchBytes(const ModelConfig& config) {
+  return kernels::ThreadScratchBytes(WidestInput(config), config.heads / config.kv_heads, config.padded_head_size());
 }
 
 uint64_t PoolPages(const MemoryShape& shape) {

@@ -2,7 +2,6 @@
 // what this says: one function, so that the estimate cannot drift from the truth. Pure.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "base/status.h"
@@ -18,10 +17,6 @@ using kernels::KvType;
 inline constexpr uint32_t kPagePositions = 64;
 // Rows of the largest forward; beyond it a prefill takes another step.
 inline constexpr uint32_t kForwardRows = 256;
-
-// Scratch of each compute thread. A pool is made before the model is known, so this is one number for all of them: the
-// fast paths of 32,768 columns, and attention of any model we load (Model::Load checks).
-inline constexpr size_t kComputeScratchBytes = size_t{2} << 20;
 
 struct MemoryShape {
   uint32_t context = 0;  // tokens one sequence may hold
@@ -45,6 +40,9 @@ uint64_t KvBytesPerToken(const ModelConfig& config, KvType type);
 
 // Bytes each sequence adds beside its KV (the manifest's recurrent_bytes_per_sequence).
 uint64_t BytesPerSequence(const ModelConfig& config);
+
+// Scratch one compute thread needs for this model (ComputePool::ReserveScratch).
+uint64_t ScratchBytes(const ModelConfig& config);
 
 // Pages of the pool: every sequence's context in whole pages.
 uint64_t PoolPages(const MemoryShape& shape);

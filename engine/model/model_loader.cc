@@ -21,7 +21,6 @@ class ModelLoader {
     auto model = std::unique_ptr<Model>(new Model);
     ASSIGN_OR_RETURN(model->config_, ModelConfig::Read(file_));
     config_ = &model->config_;
-    RETURN_IF_ERROR(CheckScratch());
     RETURN_IF_ERROR(LoadEnds(*model));
     RETURN_IF_ERROR(LoadRotation(*model));
     model->layers_.resize(config_->layers);
@@ -32,15 +31,6 @@ class ModelLoader {
   }
 
  private:
-  [[nodiscard]] absl::Status CheckScratch() const {
-    const uint32_t group = config_->heads / config_->kv_heads;
-    const size_t wanted = kernels::AttentionScratchBytes(group, config_->padded_head_size());
-    if (wanted <= kComputeScratchBytes) return absl::OkStatus();
-    return Error(Reason::kModelUnsupported,
-                 fmt::format("{} query heads of {} share one key head: {} bytes of scratch, at most {}", group,
-                             config_->head_size, wanted, kComputeScratchBytes));
-  }
-
   absl::Status LoadEnds(Model& model) {
     ASSIGN_OR_RETURN(model.embedding_, Matrix("token_embd.weight", config_->embedding, config_->vocabulary));
     model.output_ = model.embedding_;

@@ -15,12 +15,12 @@ uint64_t Take(uint64_t& end, uint64_t floats) {
   return start;
 }
 
+}  // namespace
+
 uint32_t WidestInput(const ModelConfig& config) {
   const uint32_t widest = std::max({config.embedding, config.feed_forward, config.heads * config.padded_head_size()});
   return (widest + 31) / 32 * 32;
 }
-
-}  // namespace
 
 // Dimensions are within ModelConfig's limits and rows within 32 bits, so nothing here leaves 64 bits.
 ArenaLayout ArenaLayout::Of(const ModelConfig& config, uint32_t rows) {
@@ -29,15 +29,18 @@ ArenaLayout ArenaLayout::Of(const ModelConfig& config, uint32_t rows) {
   ArenaLayout layout;
   uint64_t end = 0;
   layout.residual = Take(end, uint64_t{rows} * config.embedding);
-  layout.normed = Take(end, uint64_t{rows} * config.embedding);
-  layout.query = Take(end, rows * query_width);
-  layout.key = Take(end, rows * kv_width);
-  layout.value = Take(end, rows * kv_width);
+  layout.normed = Take(end, 2 * uint64_t{rows} * config.embedding);
+  layout.query = Take(end, 2 * rows * query_width);
+  layout.key = Take(end, 2 * rows * kv_width);
+  layout.value = Take(end, 2 * rows * kv_width);
   layout.attention = Take(end, rows * query_width);
   layout.gate = Take(end, uint64_t{rows} * config.feed_forward);
   layout.up = Take(end, uint64_t{rows} * config.feed_forward);
   layout.rope = Take(end, uint64_t{rows} * config.rope_dimensions);
-  layout.quantised = Take(end, (kernels::ActivationBytes(rows, WidestInput(config)) + 3) / sizeof(float));
+  layout.quantised = Take(end, (std::max(kernels::ActivationBytes(rows, WidestInput(config)),
+                                         kernels::ActivationBytes(2 * rows, config.embedding)) +
+                                3) /
+                                   sizeof(float));
   layout.bytes = end * sizeof(float);
   return layout;
 }

@@ -14,13 +14,14 @@
 
 namespace bulkhead::engine {
 
-// Where each buffer stands in the arena, in floats from its start; the buffers are sized for `rows` rows.
+// Where each buffer stands in the arena, in floats from its start; the buffers are sized for `rows` rows, those
+// marked 2x for as many again (ForwardPass::MultiplyPrecisely).
 struct ArenaLayout {
   uint64_t residual = 0;   // embedding
-  uint64_t normed = 0;     // embedding
-  uint64_t query = 0;      // heads * padded head
-  uint64_t key = 0;        // kv_heads * padded head
-  uint64_t value = 0;      // kv_heads * padded head
+  uint64_t normed = 0;     // 2x embedding
+  uint64_t query = 0;      // 2x heads * padded head
+  uint64_t key = 0;        // 2x kv_heads * padded head
+  uint64_t value = 0;      // 2x kv_heads * padded head
   uint64_t attention = 0;  // heads * padded head
   uint64_t gate = 0;       // feed_forward
   uint64_t up = 0;         // feed_forward
@@ -31,6 +32,9 @@ struct ArenaLayout {
   static ArenaLayout Of(const ModelConfig& config, uint32_t rows);
 };
 
+// Columns of the model's widest product, in whole activation groups.
+uint32_t WidestInput(const ModelConfig& config);
+
 class Workspace {
  public:
   static absl::StatusOr<Workspace> Map(const ModelConfig& config, const MemoryShape& shape);
@@ -39,10 +43,11 @@ class Workspace {
   [[nodiscard]] const ArenaLayout& layout() const { return layout_; }
   [[nodiscard]] kernels::ActivationBuffer activations() const;
 
-  // Logits row `index` of the last forward, and the hidden rows they are computed from.
+  // Logits row `index` of the last forward, and the hidden rows they are computed from; both have room for twice the
+  // rows.
   [[nodiscard]] std::span<float> Logits(uint32_t index) const;
   [[nodiscard]] float* logits() const { return reinterpret_cast<float*>(logits_.data()); }
-  [[nodiscard]] float* logit_inputs() const { return logits() + uint64_t{logit_rows_} * vocabulary_; }
+  [[nodiscard]] float* logit_inputs() const { return logits() + 2 * uint64_t{logit_rows_} * vocabulary_; }
 
   [[nodiscard]] uint32_t forward_rows() const { return forward_rows_; }
   [[nodiscard]] uint32_t logit_rows() const { return logit_rows_; }

@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<ContinuousBatchEngine>> ContinuousBatchEngine::Cr
   }
   ASSIGN_OR_RETURN(const kernels::KernelTable* kernels, FindTier(options.kernel_tier));
   ASSIGN_OR_RETURN(auto runtime, PlanRuntime::Create(options.model->model().config(), options.shape));
+  RETURN_IF_ERROR(options.pool->ReserveScratch(ScratchBytes(options.model->model().config())));
   auto loop = std::make_unique<Loop>(std::move(options), *kernels, std::move(runtime));
   loop->Start();
   return std::unique_ptr<ContinuousBatchEngine>(new ContinuousBatchEngine(std::move(loop)));
