@@ -1,0 +1,149 @@
+#include "tests/engine/runtime/engine_fixture.h"
+
+#include <fcntl.h>
+
+#include <chrono>
+
+#include "base/fd.h"
+#include "base/sys.h"
+
+namespace bulkhead::engine {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(60);
+
+}  // namespace
+
+void GatheringSink::OnStarted(uint64_t id, uint32_t /*prompt_tokens*/, uint32_t /*context*/) {
+  std::lock_guard lock(mutex_);
+  ++answers_[id].started;
+  changed_.notify_all();
+}
+
+void GatheringSink::OnStep(std::span<const SequenceOutput> outputs) {
+  for (const SequenceOutput& output : outputs) {
+    {
+      std::lock_guard lock(mutex_);
+      Answer& answer = answers_[output.id];
+      uint64_t& next = next_index_[output.id];
+      answer.out_of_order |= output.index != next || answer.terminals > 0;
+      next += output.tokens.size();
+      answer.text += output.text;
+      for (const ProducedToken& token : output.tokens) {
+        answer.ids.push_back(token.id);
+        if (token.logprob) answer.logprobs.push_back(*token.logprob);
+      }
+      if (output.terminal()) {
+        ++answer.terminals;
+        answer.finish = output.finish;
+        answer.error = output.error;
+        answer.stop_string = output.stop_string;
+        answer.usage = output.usage;
+      }
+      changed_.notify_all();
+    }
+    if (hook) hook(output);
+  }
+}
+
+Answer GatheringSink::Await(uint64_t id, const std::function<bool(const Answer&)>& condition) {
+  std::unique_lock lock(mutex_);
+  EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return condition(answers_[id]); })) << "request " << id;
+  return answers_[id];
+}
+
+Answer GatheringSink::Now(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  return answers_[id];
+}
+
+void GatheringSink::ExpectFirstIndex(uint64_t id, uint64_t index) {
+  std::lock_guard lock(mutex_);
+  next_index_[id] = index;
+}
+
+std::shared_ptr<const LoadedModel> EngineTest::model_;
+
+void EngineTest::SetUpTestSuite() {
+  const TemporaryModel file({.architecture = "qwen3",
+                             .type = WeightType::kQ8_0,
+                             .layers = 2,
+                             .embedding = 64,
+                             .feed_forward = 96,
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .head = 32,
+                             .vocabulary = 400});
+  const UniqueFd fd(sys::Open(file.path().c_str(), O_RDONLY));
+  auto model = LoadedModel::Load(fd.get());
+  ASSERT_TRUE(model.ok()) << Message(model.status());
+  model_ = *model;
+}
+
+void EngineTest::TearDownTestSuite() { model_.reset(); }
+
+void EngineTest::Start(MemoryShape shape, uint32_t fixed_chunk) {
+  engine_.reset();
+  auto pool = kernels::ComputePool::Create({.threads = 2});
+  ASSERT_TRUE(pool.ok());
+  pool_ = std::move(*pool);
+  auto engine = ContinuousBatchEngine::Create({.model = model_,
+                                               .shape = shape,
+                                               .pool = pool_.get(),
+                                               .kernel_tier = "",
+                                               .sink = &sink_,
+                                               .max_waiting = 16,
+                                               .fixed_prefill_chunk = fixed_chunk});
+  ASSERT_TRUE(engine.ok()) << Message(engine.status());
+  engine_ = std::move(*engine);
+}
+
+std::vector<int32_t> EngineTest::Prompt(uint32_t seed, uint32_t count) {
+  std::vector<int32_t> ids;
+  for (uint32_t i = 0; i < count; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    ids.push_back(static_cast<int32_t>(10 + (seed >> 8) % 300));
+  }
+  return ids;
+}
+
+GenerationRequest EngineTest::Greedy(uint64_t id, std::vector<int32_t> prompt, uint32_t max_tokens) {
+  GenerationRequest request;
+  request.id = id;
+  request.prompt_ids = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.max_tokens = max_tokens;
+  request.ignore_eos = true;
+  return request;
+}
+
+GenerationRequest EngineTest::Sampled(uint64_t id, std::vector<int32_t> prompt, uint32_t max_tokens) {
+  GenerationRequest request = Greedy(id, std::move(prompt), max_tokens);
+  request.sampling.temperature = 1.5F;
+  request.sampling.top_k = 100;
+  request.sampling.repeat_penalty = 1.1F;
+  request.seed = 1000 + id;
+  return request;
+}
+
+Answer EngineTest::Alone(GenerationRequest request) {
+  GatheringSink sink;
+  const auto pool = kernels::ComputePool::Create({.threads = 1});
+  const auto engine = ContinuousBatchEngine::Create({.model = model_,
+                                                     .shape = {.context = 256, .sequences = 1},
+                                                     .pool = pool->get(),
+                                                     .kernel_tier = "",
+                                                     .sink = &sink});
+  const uint64_t id = request.id;
+  EXPECT_TRUE((*engine)->Submit(std::move(request)).ok());
+  return sink.AwaitEnd(id);
+}
+
+Answer EngineTest::Run(GenerationRequest request) {
+  const uint64_t id = request.id;
+  const absl::Status status = engine_->Submit(std::move(request));
+  EXPECT_TRUE(status.ok()) << Message(status);
+  return sink_.AwaitEnd(id);
+}
+
+}  // namespace bulkhead::engine
