@@ -142,7 +142,8 @@ void ExpectPromptIds(const GoldenModel& model) {
   const auto tokenizer = Tokenizer::Create(runner->file());
   ASSERT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
   for (const GoldenCase& golden : model.cases) {
-    EXPECT_EQ(tokenizer->Encode(golden.prompt, {}), golden.prompt_ids) << "prompt '" << golden.prompt << "'";
+    EXPECT_EQ(tokenizer->Encode(golden.prompt, {.add_special = true, .parse_special = true}), golden.prompt_ids)
+        << "prompt '" << golden.prompt << "'";
   }
 }
 
