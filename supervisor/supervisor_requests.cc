@@ -187,6 +187,8 @@ void Supervisor::OnGrant(const admission::GrantAction& action) {
   inference.state = RequestState::kAdmitted;
   inference.allocation = action.allocation;
   inference.context = held->process->context();
+  // An idle worker is busy from here on: a release now has to let it finish.
+  SyncBusy(*held);
   LocalWorkerAdmission lease(std::make_unique<WorkerLease>(self_, coordinator_, std::move(inference.ticket),
                                                            inference.id, action.allocation, held->process->plan().id));
   if (inference.kind != RequestKind::kGenerate) {

@@ -150,7 +150,6 @@ void Worker::OnConfigure(const v1::Configure& configure) {
 void Worker::StartThreads(const v1::Configure& configure) {
   kernels::ComputePool::Options options;
   options.threads = std::clamp(configure.threads(), 1u, kMaxThreads);
-  options.scratch_bytes = engine::kComputeScratchBytes;
   auto pool = kernels::ComputePool::Create(options);
   if (!pool.ok()) Die(ipc::kWorkerExitInternal, Message(pool.status()));
   pool_ = *std::move(pool);

@@ -72,8 +72,7 @@ absl::StatusOr<nlohmann::json> Generate(int count, char** arguments) {
   const bool ignore_eos = count > 6 && std::string_view(arguments[6]) == "ignore-eos";
   engine::GenerationRequest request = RequestOf(arguments, ids, ignore_eos);
   if (request.max_tokens == 0) return nlohmann::json{{"prompt_ids", ids}};
-  ASSIGN_OR_RETURN(const auto pool,
-                   kernels::ComputePool::Create({.threads = 1, .scratch_bytes = engine::kComputeScratchBytes}));
+  ASSIGN_OR_RETURN(const auto pool, kernels::ComputePool::Create({}));
   Collector collector;
   engine::ContinuousBatchEngine::Options options;
   options.model = model;
