@@ -222,6 +222,19 @@ TEST_F(EngineTest, UsesNoProcessorWhileItHasNothingToDo) {
   EXPECT_EQ(engine_->phase(), EnginePhase::kIdle);
 }
 
+TEST_F(EngineTest, ARowThatIsNotANumberEndsItsOwnRequestAlone) {
+  PoisonToken(5);  // Prompt() makes no id below 10
+  Start({.context = 256, .sequences = 4}, 64);
+  std::vector<int32_t> poisoned = Prompt(1, 20);
+  poisoned.back() = 5;
+  ASSERT_TRUE(engine_->Submit(Greedy(1, poisoned, 10)).ok());
+  ASSERT_TRUE(engine_->Submit(Greedy(2, Prompt(2, 20), 1)).ok());
+  EXPECT_EQ(ReasonOf(sink_.AwaitEnd(1).error), Reason::kInternal);
+  const Answer answer = sink_.AwaitEnd(2);
+  EXPECT_EQ(answer.finish, FinishReason::kLength);
+  EXPECT_EQ(answer.ids.size(), 1u);
+}
+
 TEST_F(EngineTest, ThreadsMayChangeBetweenSteps) {
   const Answer expected = Alone(Sampled(1, Prompt(6, 40), 40));
   Start();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <chrono>
+#include <fstream>
 
 #include "base/fd.h"
 #include "base/sys.h"
@@ -11,6 +12,18 @@ namespace bulkhead::engine {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
+
+tools::ModelSpec SmallSpec() {
+  return {.architecture = "qwen3",
+          .type = WeightType::kQ8_0,
+          .layers = 2,
+          .embedding = 64,
+          .feed_forward = 96,
+          .heads = 4,
+          .kv_heads = 2,
+          .head = 32,
+          .vocabulary = 400};
+}
 
 }  // namespace
 
@@ -64,23 +77,38 @@ void GatheringSink::ExpectFirstIndex(uint64_t id, uint64_t index) {
 
 std::shared_ptr<const LoadedModel> EngineTest::model_;
 
+std::shared_ptr<const LoadedModel> EngineTest::healthy_model_;
+
 void EngineTest::SetUpTestSuite() {
-  const TemporaryModel file({.architecture = "qwen3",
-                             .type = WeightType::kQ8_0,
-                             .layers = 2,
-                             .embedding = 64,
-                             .feed_forward = 96,
-                             .heads = 4,
-                             .kv_heads = 2,
-                             .head = 32,
-                             .vocabulary = 400});
+  const TemporaryModel file(SmallSpec());
+  const UniqueFd fd(sys::Open(file.path().c_str(), O_RDONLY));
+  auto model = LoadedModel::Load(fd.get());
+  ASSERT_TRUE(model.ok()) << Message(model.status());
+  model_ = healthy_model_ = *model;
+}
+
+void EngineTest::TearDownTestSuite() {
+  model_.reset();
+  healthy_model_.reset();
+}
+
+void EngineTest::TearDown() { model_ = healthy_model_; }
+
+void EngineTest::PoisonToken(int32_t token) {
+  const TensorInfo* embedding = healthy_model_->file().FindTensor("token_embd.weight");
+  const uint64_t row = embedding->bytes.size() / embedding->dims[1];
+  const uint64_t offset = healthy_model_->file().data_offset() + embedding->offset + row * static_cast<uint64_t>(token);
+  const TemporaryModel file(SmallSpec());
+  const std::string ones(row, '\xff');  // scales of all ones are not a number
+  std::fstream writer(file.path(), std::ios::binary | std::ios::in | std::ios::out);
+  writer.seekp(static_cast<std::streamoff>(offset));
+  writer << ones << std::flush;
+  ASSERT_TRUE(writer.good());
   const UniqueFd fd(sys::Open(file.path().c_str(), O_RDONLY));
   auto model = LoadedModel::Load(fd.get());
   ASSERT_TRUE(model.ok()) << Message(model.status());
   model_ = *model;
 }
-
-void EngineTest::TearDownTestSuite() { model_.reset(); }
 
 void EngineTest::Start(MemoryShape shape, uint32_t fixed_chunk) {
   engine_.reset();

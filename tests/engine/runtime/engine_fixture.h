@@ -60,7 +60,10 @@ class EngineTest : public testing::Test {
  protected:
   static void SetUpTestSuite();
   static void TearDownTestSuite();
+  void TearDown() override;
 
+  // From now on the model is the same one with the embedding of `token` not a number.
+  static void PoisonToken(int32_t token);
   void Start(MemoryShape shape = {.context = 256, .sequences = 4}, uint32_t fixed_chunk = 0);
   // `count` ids that differ with `seed`.
   static std::vector<int32_t> Prompt(uint32_t seed, uint32_t count);
@@ -73,6 +76,7 @@ class EngineTest : public testing::Test {
   Answer Run(GenerationRequest request);
 
   static std::shared_ptr<const LoadedModel> model_;
+  static std::shared_ptr<const LoadedModel> healthy_model_;
   GatheringSink sink_;
   std::unique_ptr<kernels::ComputePool> pool_;
   std::unique_ptr<ContinuousBatchEngine> engine_;
