@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <set>
 
@@ -59,6 +61,17 @@ class OffloadRules : public testing::Test {
     auto recording = harness_.Stream(model, kind + " 400", id, [](OffloadRequest&) {});
     EXPECT_TRUE(harness_.RunUntil([&] { return !recording->ids.empty() || recording->ended(); }));
     return recording;
+  }
+
+  // Stops the process and waits until the kernel says that it stands still: a cancel sent after that is not heard.
+  bool Stopped(pid_t pid) {
+    sys::KillGroup(pid, SIGSTOP);
+    return harness_.RunUntil([&] {
+      std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+      std::string text;
+      std::getline(stat, text);
+      return text.find(") T ") != std::string::npos;
+    });
   }
 
   Harness harness_;
@@ -255,8 +268,11 @@ TEST_F(OffloadRules, CancelEscalatesToAKillOnlyWhereProgressHasStopped) {
   std::string slow_id;
   const auto slow = Endless(harness_.Script("slow"), &slow_id, "deaf");
   std::string stuck_id;
-  const auto stuck = harness_.Stream(harness_.Script("stuck"), "freeze 2", &stuck_id);
-  EXPECT_TRUE(harness_.RunUntil([&] { return stuck->ids.size() == 2; }));
+  const auto stuck = Endless(harness_.Script("stuck"), &stuck_id, "drip");
+  for (const ResidentModel& model : offload().ResidentModels()) {
+    if (model.model != "stuck") continue;
+    EXPECT_TRUE(Stopped(model.pid));
+  }
   offload().Cancel(slow_id, CancelCause::kOwner);
   offload().Cancel(stuck_id, CancelCause::kOwner);
   EXPECT_TRUE(harness_.RunUntil([&] { return stuck->ended(); }));
