@@ -1,6 +1,8 @@
 // Sessions: generations, and the verbs on them.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "daemon/generate_request.h"
 #include "daemon/log.h"
 #include "daemon/reply.h"
@@ -52,6 +54,7 @@ void Session::StartGenerate(Ref ref, PendingGenerate& pending) {
   Request* request = Find(ref);
   pending.traits.in_flight = request->TakeSlot();
   request->inference = services_.inferences.Start(std::move(pending.request), std::move(pending.traits), request);
+  if (request->early_grant) request->inference->Grant(*request->early_grant);
   LogInfo(fmt::format("{} accepted: model {} uid {} pid {}", request->inference->id(), request->inference->model(),
                       peer_.uid, peer_.pid));
 }
@@ -140,9 +143,14 @@ void Session::OnTerminate(Ref ref, const v1::TerminateRequest& request) {
 
 void Session::OnGrant(const v1::Grant& grant) {
   const auto place = open_.find(grant.target_request_id());
-  // A grant may cross the terminal of its request.
-  if (place == open_.end() || !place->second->inference) return;
+  // A grant may cross the terminal of its request, or come while its model is still being looked up.
+  if (place == open_.end()) return;
   const std::shared_ptr<Inference> inference = place->second->inference;
+  if (inference == nullptr) {
+    std::optional<uint64_t>& early = place->second->early_grant;
+    early = std::max(early.value_or(0), grant.up_to_index());
+    return;
+  }
   inference->Grant(grant.up_to_index());
 }
 

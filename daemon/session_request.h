@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "daemon/session.h"
@@ -24,6 +25,7 @@ class Session::Request final : public Inference::Listener {
 
   std::shared_ptr<Inference> inference;  // it listens to
   bool generating = false;               // a generate or attach, also before there is an inference
+  std::optional<uint64_t> early_grant;   // came before there was an inference
   std::string load_id;                   // of a load under way
   uint64_t subscription = 0;             // of `events`
 
