@@ -1,6 +1,7 @@
 // How the `bulkhead` program tells what went wrong: exit codes by the reason table, error events, hints, usage.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "base/reason.h"
@@ -13,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 TEST(Failures, EveryReasonHasItsExitCodeAndItsErrorEvent) {
-  v1::Reason current = v1::REASON_UNSPECIFIED;
+  std::atomic<v1::Reason> current = v1::REASON_UNSPECIFIED;  // read on the fake daemon's thread
   FakeDaemon daemon([&](const v1::ClientFrame&, int) { return ReplyError(current, "why not"); });
   for (const ReasonInfo& info : AllReasons()) {
     current = static_cast<v1::Reason>(info.reason);

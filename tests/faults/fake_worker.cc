@@ -297,6 +297,15 @@ class FakeWorker {
 }  // namespace
 }  // namespace bulkhead
 
+// Sanitizers ask for these by name. A signal that is meant must end this process as that signal, also where a sanitizer
+// would turn it into a report and an exit code; the daemon gives its workers no environment to say so in.
+extern "C" {
+const char* SignalsAreMeant() { return "handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0"; }
+const char* __asan_default_options() { return SignalsAreMeant(); }   // NOLINT(bugprone-reserved-identifier)
+const char* __tsan_default_options() { return SignalsAreMeant(); }   // NOLINT(bugprone-reserved-identifier)
+const char* __ubsan_default_options() { return SignalsAreMeant(); }  // NOLINT(bugprone-reserved-identifier)
+}
+
 int main(int argc, char** argv) {
   // No core files from crashes that are meant.
   const struct rlimit none = {0, 0};
