@@ -38,13 +38,6 @@ def draw_document(rng):
     return text + END, drawn.nats
 
 
-def draw_fragment(rng):
-    """A document of the first part of the training: a piece of a story, or now and then a whole document."""
-    if rng.random() < 0.15:
-        return draw_document(rng)
-    return grammar.draw_fragment(grammar.Drawn(rng)) + END, 0.0
-
-
 def documents(seed, count):
     rng = random.Random(seed)
     return [draw_document(rng) for _ in range(count)]

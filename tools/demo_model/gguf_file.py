@@ -3,10 +3,8 @@
 import struct
 
 import numpy as np
-import torch
 
-import bpe
-from model import CONTEXT, EPSILON, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, THETA, WIDTH, Model
+from model import CONTEXT, EPSILON, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, THETA, WIDTH
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 TYPE_F32, TYPE_Q8_0 = 0, 8
@@ -101,60 +99,3 @@ def write(path, model, tokenizer):
     head = b"GGUF" + struct.pack("<IQQ", 3, count, len(keys)) + b"".join(keys) + infos
     path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + data)
     print(f"{path}: {path.stat().st_size} bytes", flush=True)
-
-
-class Reader:
-    """Reads back what write() wrote; no general GGUF reader."""
-
-    def __init__(self, data):
-        self.data, self.at = data, 4
-
-    def number(self, form):
-        (out,) = struct.unpack_from("<" + form, self.data, self.at)
-        self.at += struct.calcsize("<" + form)
-        return out
-
-    def string(self):
-        size = self.number("Q")
-        self.at += size
-        return self.data[self.at - size : self.at].decode()
-
-    def value(self, kind):
-        if kind == STRING:
-            return self.string()
-        if kind == ARRAY:
-            kind, count = self.number("I"), self.number("Q")
-            return [self.value(kind) for _ in range(count)]
-        return self.number({U32: "I", I32: "i", F32: "f", BOOL: "?"}[kind])
-
-    def tensor(self, kind, shape, offset):
-        count = int(np.prod(shape))
-        if kind == TYPE_F32:
-            flat = np.frombuffer(self.data, "<f4", count, offset)
-        else:
-            blocks = np.frombuffer(self.data, np.uint8, count // 32 * 34, offset).reshape(-1, 34)
-            scales = blocks[:, :2].copy().view("<f2").astype(np.float32)
-            flat = (scales * blocks[:, 2:].view(np.int8)).reshape(-1)
-        return torch.tensor(flat.reshape(shape).copy())
-
-
-def read(path):
-    """(model, tokenizer) of a file that write() wrote."""
-    reader = Reader(path.read_bytes())
-    reader.number("I")
-    tensor_count, key_count = reader.number("Q"), reader.number("Q")
-    keys = {}
-    for _ in range(key_count):
-        key = reader.string()
-        keys[key] = reader.value(reader.number("I"))
-    infos = []
-    for _ in range(tensor_count):
-        name = reader.string()
-        dims = [reader.number("Q") for _ in range(reader.number("I"))]
-        infos.append((name, dims[::-1], reader.number("I"), reader.number("Q")))
-    start = -(-reader.at // ALIGNMENT) * ALIGNMENT
-    model = Model()
-    model.load_state_dict({name: reader.tensor(kind, shape, start + offset) for name, shape, kind, offset in infos})
-    specials = tuple(token for token, kind in zip(keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"])
-                     if kind == CONTROL)
-    return model, bpe.Tokenizer([tuple(m.split(" ")) for m in keys["tokenizer.ggml.merges"]], specials)

@@ -100,9 +100,9 @@ class Drawn:
             if name not in self.slots:
                 options = SLOTS[name]
                 if name == "friend":
-                    options = [n for n in options if n != self.slots.get("hero")]
+                    options = [n for n in options if n != self.slots["hero"]]
                 if name == "other":
-                    options = [k for k in options if k != self.slots.get("kind")]
+                    options = [k for k in options if k != self.slots["kind"]]
                 self.slots[name] = self.pick(options)
             return self.slots[name]
 
@@ -112,12 +112,6 @@ class Drawn:
 def draw_story(drawn):
     """One story; slots already set in `drawn` (by the request) are kept."""
     return " ".join(drawn.fill(drawn.pick(stage)) for stage in STAGES)
-
-
-def draw_fragment(drawn):
-    """Two to four stages from anywhere in a story: in so short a text a model finds out quickly that names recur."""
-    first = drawn.rng.randrange(len(STAGES) - 1)
-    return " ".join(drawn.fill(drawn.pick(stage)) for stage in STAGES[first : first + drawn.rng.randrange(2, 5)])
 
 
 def parses(text):

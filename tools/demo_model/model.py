@@ -11,9 +11,9 @@ VOCABULARY, CONTEXT, THETA, EPSILON = 1024, 1024, 10000.0, 1e-6
 
 
 class Norm(nn.Module):
-    def __init__(self, width, gain=1.0):
+    def __init__(self, width):
         super().__init__()
-        self.weight = nn.Parameter(torch.full((width,), gain))
+        self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPSILON) * self.weight
@@ -33,8 +33,7 @@ class Layer(nn.Module):
     def __init__(self):
         super().__init__()
         self.attn_norm, self.ffn_norm = Norm(WIDTH), Norm(WIDTH)
-        # Normalised heads of 32 can tell few tokens apart at first; a gain lets them single one out from the start.
-        self.attn_q_norm, self.attn_k_norm = Norm(HEAD, 2.0), Norm(HEAD, 2.0)
+        self.attn_q_norm, self.attn_k_norm = Norm(HEAD), Norm(HEAD)
         self.attn_q = nn.Linear(WIDTH, HEADS * HEAD, bias=False)
         self.attn_k = nn.Linear(WIDTH, KV_HEADS * HEAD, bias=False)
         self.attn_v = nn.Linear(WIDTH, KV_HEADS * HEAD, bias=False)

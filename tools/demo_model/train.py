@@ -18,10 +18,10 @@ from model import VOCABULARY, Model
 SPECIALS = (corpus.END, corpus.IM_START, corpus.IM_END)
 
 
-def batches(tokenizer, draw, rng, tokens):
+def batches(tokenizer, rng, tokens):
     """For ever: padded batches of about `tokens` tokens, of documents of like length."""
     while True:
-        ids = [tokenizer.encode(draw(rng)[0]) for _ in range(1024)]
+        ids = [tokenizer.encode(corpus.draw_document(rng)[0]) for _ in range(1024)]
         ids.sort(key=len)
         pool, batch = [], []
         for document in ids:
@@ -62,11 +62,9 @@ def new_tokenizer(seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=20261130)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=4e-3)
-    parser.add_argument("--fragments", type=int, default=0, help="how many first steps learn from pieces of stories")
     parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--resume", type=pathlib.Path, help="go on from this file, with its tokenizer")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parents[2] / "models" / "demo.gguf")
@@ -74,25 +72,20 @@ def main():
     torch.manual_seed(options.seed)
     torch.set_num_threads(options.threads)
 
-    if options.resume:
-        model, tokenizer = gguf_file.read(options.resume)
-    else:
-        model, tokenizer = Model(), new_tokenizer(options.seed)
+    tokenizer, model = new_tokenizer(options.seed), Model()
     print(f"{len(tokenizer.tokens)} tokens in the vocabulary", flush=True)
     print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
     decayed = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
     optimiser = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}],
                                   lr=options.rate, betas=(0.9, 0.98))
-    rng = random.Random(options.seed + 1)
-    fragments = batches(tokenizer, corpus.draw_fragment, rng, options.batch_tokens)
-    whole = batches(tokenizer, corpus.draw_document, rng, options.batch_tokens)
+    source = batches(tokenizer, random.Random(options.seed + 1), options.batch_tokens)
     start, seen = time.time(), 0
     for step in range(options.steps):
         warm = min(1.0, (step + 1) / 100)
         for group in optimiser.param_groups:
             group["lr"] = options.rate * warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / options.steps)))
-        loss, tokens = loss_of(model, next(fragments if step < options.fragments else whole))
+        loss, tokens = loss_of(model, next(source))
         optimiser.zero_grad()
         (loss / tokens).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
