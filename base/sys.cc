@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -19,16 +21,45 @@
 namespace bulkhead::sys {
 namespace {
 
+// More pieces than any caller of SendMsg hands over.
+constexpr size_t kMaxPieces = 64;
+
 std::atomic<FaultHook> g_hook{nullptr};
+std::atomic<TransferHook> g_transfer_hook{nullptr};
+std::atomic<RandomHook> g_random_hook{nullptr};
 
 int Injected(const char* call) {
   const FaultHook hook = g_hook.load(std::memory_order_acquire);
   return hook == nullptr ? 0 : hook(call);
 }
 
+size_t Allowed(const char* call, size_t size) {
+  const TransferHook hook = g_transfer_hook.load(std::memory_order_acquire);
+  return hook == nullptr || size == 0 ? size : std::clamp<size_t>(hook(call, size), 1, size);
+}
+
+// The message with its pieces cut to what may be moved; `pieces` holds them.
+msghdr Shortened(const char* call, const msghdr& message, std::array<iovec, kMaxPieces>& pieces) {
+  msghdr shorter = message;
+  if (g_transfer_hook.load(std::memory_order_acquire) == nullptr || message.msg_iovlen > kMaxPieces) return shorter;
+  size_t size = 0;
+  for (size_t i = 0; i < message.msg_iovlen; ++i) size += message.msg_iov[i].iov_len;
+  size_t left = Allowed(call, size);
+  shorter.msg_iov = pieces.data();
+  shorter.msg_iovlen = 0;
+  for (size_t i = 0; i < message.msg_iovlen && left > 0; ++i) {
+    iovec& piece = pieces[shorter.msg_iovlen++] = message.msg_iov[i];
+    piece.iov_len = std::min(piece.iov_len, left);
+    left -= piece.iov_len;
+  }
+  return shorter;
+}
+
 }  // namespace
 
 void SetFaultHook(FaultHook hook) { g_hook.store(hook, std::memory_order_release); }
+void SetTransferHook(TransferHook hook) { g_transfer_hook.store(hook, std::memory_order_release); }
+void SetRandomHook(RandomHook hook) { g_random_hook.store(hook, std::memory_order_release); }
 
 // The body of a wrapper: the hook's errno if it injects one, else the call's result with errno folded in.
 #define BULKHEAD_CALL(expr)                                       \
@@ -45,10 +76,16 @@ int Open(const char* path, int flags, mode_t mode) { BULKHEAD_CALL(::open(path, 
 int OpenAt(int dir, const char* path, int flags, mode_t mode) {
   BULKHEAD_CALL(::openat(dir, path, flags | O_CLOEXEC, mode));
 }
-int Close(int fd) { BULKHEAD_CALL(::close(fd)); }
-ssize_t Read(int fd, void* data, size_t size) { BULKHEAD_CALL(::read(fd, data, size)); }
-ssize_t Pread(int fd, void* data, size_t size, off_t offset) { BULKHEAD_CALL(::pread(fd, data, size, offset)); }
-ssize_t Write(int fd, const void* data, size_t size) { BULKHEAD_CALL(::write(fd, data, size)); }
+int Close(int fd) {
+  const int injected = Injected(__func__);
+  const int result = ::close(fd) < 0 ? -errno : 0;
+  return injected != 0 ? -injected : result;
+}
+ssize_t Read(int fd, void* data, size_t size) { BULKHEAD_CALL(::read(fd, data, Allowed(__func__, size))); }
+ssize_t Pread(int fd, void* data, size_t size, off_t offset) {
+  BULKHEAD_CALL(::pread(fd, data, Allowed(__func__, size), offset));
+}
+ssize_t Write(int fd, const void* data, size_t size) { BULKHEAD_CALL(::write(fd, data, Allowed(__func__, size))); }
 // The plain call, not newfstatat as the C library makes of it: the worker's filter then need not allow one that takes
 // paths.
 int Fstat(int fd, struct stat* info) { BULKHEAD_CALL(static_cast<int>(::syscall(SYS_fstat, fd, info))); }
@@ -108,9 +145,25 @@ int Listen(int fd, int backlog) { BULKHEAD_CALL(::listen(fd, backlog)); }
 int Accept(int fd) { BULKHEAD_CALL(::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); }
 int Connect(int fd, const sockaddr* address, socklen_t size) { BULKHEAD_CALL(::connect(fd, address, size)); }
 int Shutdown(int fd, int how) { BULKHEAD_CALL(::shutdown(fd, how)); }
-ssize_t Send(int fd, const void* data, size_t size, int flags) { BULKHEAD_CALL(::send(fd, data, size, flags)); }
-ssize_t SendMsg(int fd, const msghdr* message, int flags) { BULKHEAD_CALL(::sendmsg(fd, message, flags)); }
-ssize_t RecvMsg(int fd, msghdr* message, int flags) { BULKHEAD_CALL(::recvmsg(fd, message, flags)); }
+ssize_t Send(int fd, const void* data, size_t size, int flags) {
+  BULKHEAD_CALL(::send(fd, data, Allowed(__func__, size), flags));
+}
+ssize_t SendMsg(int fd, const msghdr* message, int flags) {
+  std::array<iovec, kMaxPieces> pieces;
+  const msghdr shorter = Shortened(__func__, *message, pieces);
+  BULKHEAD_CALL(::sendmsg(fd, &shorter, flags));
+}
+ssize_t RecvMsg(int fd, msghdr* message, int flags) {
+  if (const int injected = Injected(__func__); injected != 0) return -injected;
+  std::array<iovec, kMaxPieces> pieces;
+  msghdr shorter = Shortened(__func__, *message, pieces);
+  const ssize_t result = ::recvmsg(fd, &shorter, flags);
+  if (result < 0) return -errno;
+  message->msg_namelen = shorter.msg_namelen;
+  message->msg_controllen = shorter.msg_controllen;
+  message->msg_flags = shorter.msg_flags;
+  return result;
+}
 int GetSockOpt(int fd, int level, int name, void* value, socklen_t* size) {
   BULKHEAD_CALL(::getsockopt(fd, level, name, value, size));
 }
@@ -161,7 +214,13 @@ int LandlockRestrictSelf(int ruleset, uint32_t flags) {
   BULKHEAD_CALL(static_cast<int>(::syscall(SYS_landlock_restrict_self, ruleset, flags)));
 }
 
-ssize_t GetRandom(void* data, size_t size) { BULKHEAD_CALL(::getrandom(data, size, 0)); }
+ssize_t GetRandom(void* data, size_t size) {
+  if (const RandomHook hook = g_random_hook.load(std::memory_order_acquire); hook != nullptr) {
+    hook(data, size);
+    return static_cast<ssize_t>(size);
+  }
+  BULKHEAD_CALL(::getrandom(data, size, 0));
+}
 
 std::chrono::nanoseconds ClockNow(clockid_t clock) {
   timespec now = {};

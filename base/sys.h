@@ -22,8 +22,16 @@ namespace bulkhead::sys {
 
 // A test's hook, asked before each call by the wrapper's name: 0 lets the call happen, a positive errno makes the
 // wrapper fail with it instead. nullptr (the default) removes the hook. The hook must be thread-safe.
+// Close closes all the same, as the kernel does where it reports an error.
 using FaultHook = int (*)(const char* call);
 void SetFaultHook(FaultHook hook);
+// A test's hook for short transfers: how many of `size` bytes (at least 1) Read, Pread, Write, Send, SendMsg and
+// RecvMsg may move in this call. Must be thread-safe.
+using TransferHook = size_t (*)(const char* call, size_t size);
+void SetTransferHook(TransferHook hook);
+// A test's own source for GetRandom, so that a run can be repeated. Must be thread-safe.
+using RandomHook = void (*)(void* data, size_t size);
+void SetRandomHook(RandomHook hook);
 
 // Files and descriptors. Open adds O_CLOEXEC.
 int Open(const char* path, int flags, mode_t mode = 0);

@@ -69,7 +69,10 @@ Manager::Manager(Options options)
       listening_(std::move(options.listening)),
       own_socket_path_(std::move(options.own_socket_path)),
       sockets_(options.loop),
-      catalogue_(options.loop, loaded_.config.paths.models) {
+      catalogue_(options.loop, loaded_.config.paths.models),
+      clock_(options.clock == nullptr ? SystemClock() : *options.clock),
+      launcher_(options.launcher),
+      memory_(options.memory) {
   for (uv_signal_t* signal : {&term_, &interrupt_, &hangup_}) {
     uv_signal_init(loop_, signal);
     signal->data = this;
@@ -97,14 +100,21 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::Create(Options options) {
 }
 
 absl::Status Manager::CreateOffload() {
-  supervisor::PosixLauncher::Options launch;
-  launch.worker_path = loaded_.config.paths.worker;
-  ASSIGN_OR_RETURN(launcher_, supervisor::PosixLauncher::Create(std::move(launch)));
-  memory_ = supervisor::MakeProcMemoryProbe();
+  if (launcher_ == nullptr) {
+    supervisor::PosixLauncher::Options launch;
+    launch.worker_path = loaded_.config.paths.worker;
+    ASSIGN_OR_RETURN(own_launcher_, supervisor::PosixLauncher::Create(std::move(launch)));
+    launcher_ = own_launcher_.get();
+  }
+  if (memory_ == nullptr) {
+    own_memory_ = supervisor::MakeProcMemoryProbe();
+    memory_ = own_memory_.get();
+  }
   supervisor::WorkerOffload::Options options;
   options.loop = loop_;
-  options.launcher = launcher_.get();
-  options.memory = memory_.get();
+  options.clock = &clock_;
+  options.launcher = launcher_;
+  options.memory = memory_;
   options.state_directory = loaded_.config.paths.state;
   options.settings = SettingsOf(loaded_.config);
   options.policy = [this] {
@@ -113,9 +123,9 @@ absl::Status Manager::CreateOffload() {
   options.observer = [this](const supervisor::LifecycleEvent& event) { OnLifecycle(event); };
   options.warn = [](const std::string& line) { LogWarning(line); };
   ASSIGN_OR_RETURN(offload_, supervisor::WorkerOffload::Create(std::move(options)));
-  inferences_ = std::make_unique<InferenceTable>(loop_, SystemClock(), *offload_);
+  inferences_ = std::make_unique<InferenceTable>(loop_, clock_, *offload_);
   services_ = std::make_unique<Services>(
-      Services{sockets_, SystemClock(), *offload_, catalogue_, *inferences_, uids_, events_, *this});
+      Services{sockets_, clock_, *offload_, catalogue_, *inferences_, uids_, events_, *this});
   server_ = std::make_unique<Server>(*services_);
   return absl::OkStatus();
 }
@@ -300,6 +310,11 @@ void Manager::Stop() {
   server_->StopListening();
   if (!own_socket_path_.empty()) (void)sys::Unlink(own_socket_path_.c_str());
   offload_->Shutdown(std::chrono::duration_cast<std::chrono::milliseconds>(drain), [this] { Stopped(); });
+}
+
+void Manager::RunDueTimers() {
+  if (offload_ != nullptr) offload_->RunDueTimers();
+  if (inferences_ != nullptr) inferences_->ExpireDue();
 }
 
 void Manager::Hurry() {

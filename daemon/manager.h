@@ -36,6 +36,10 @@ class Manager final : public Control {
     std::optional<gid_t> admin_group;
     UniqueFd listening;           // non-blocking
     std::string own_socket_path;  // to be removed at the end; empty where systemd owns it
+    // What a simulation puts in the kernel's place; null: the real ones. All outlive the manager.
+    const Clock* clock = nullptr;
+    supervisor::ProcessLauncher* launcher = nullptr;
+    supervisor::MemoryProbe* memory = nullptr;
   };
   static absl::StatusOr<std::unique_ptr<Manager>> Create(Options options);
   ~Manager() override;
@@ -44,6 +48,11 @@ class Manager final : public Control {
   absl::Status Start();
   // Refuses new work, drains, answers everything, and lets the loop run out. A second call hurries.
   void Stop();
+
+  // For a simulation: a client without the listening socket, and deadlines that an injected clock has made due.
+  void Serve(UniqueFd fd, ipc::PeerCredentials peer) { server_->Serve(std::move(fd), std::move(peer)); }
+  void RunDueTimers();
+  [[nodiscard]] const supervisor::WorkerOffload* offload() const { return offload_.get(); }
 
   [[nodiscard]] const LoadedConfig& loaded() const override { return loaded_; }
   [[nodiscard]] const Access& access() const override { return access_; }
@@ -85,8 +94,11 @@ class Manager final : public Control {
   UidLedger uids_;
   EventHub events_;
   Catalogue catalogue_;
-  std::unique_ptr<supervisor::PosixLauncher> launcher_;
-  std::unique_ptr<supervisor::MemoryProbe> memory_;
+  const Clock& clock_;
+  supervisor::ProcessLauncher* launcher_;
+  supervisor::MemoryProbe* memory_;
+  std::unique_ptr<supervisor::PosixLauncher> own_launcher_;
+  std::unique_ptr<supervisor::MemoryProbe> own_memory_;
   std::unique_ptr<supervisor::WorkerOffload> offload_;
   std::unique_ptr<InferenceTable> inferences_;
   std::unique_ptr<Services> services_;

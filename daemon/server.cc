@@ -100,15 +100,19 @@ void Server::RestLater() {
 void Server::Serve(UniqueFd fd) {
   auto peer = ipc::ReadPeerCredentials(fd.get());
   if (!peer.ok()) return LogWarning(Message(peer.status()));
+  Serve(std::move(fd), *std::move(peer));
+}
+
+void Server::Serve(UniqueFd fd, ipc::PeerCredentials peer) {
   const Config::Limits& limits = services_.control.loaded().config.limits;
   if (sessions_.size() >= limits.connections) {
     return Refuse(std::move(fd),
                   Error(Reason::kLimitExceeded, fmt::format("{} connections are open, the limit", limits.connections)));
   }
-  auto share = services_.uids.Take(peer->uid, UidResource::kConnections, 1, limits.connections_per_uid);
+  auto share = services_.uids.Take(peer.uid, UidResource::kConnections, 1, limits.connections_per_uid);
   if (!share.ok()) return Refuse(std::move(fd), share.status());
-  LogDebug(fmt::format("connection from pid {} uid {}", peer->pid, peer->uid));
-  auto session = Session::Start(services_, std::move(fd), *std::move(peer), *std::move(share),
+  LogDebug(fmt::format("connection from pid {} uid {}", peer.pid, peer.uid));
+  auto session = Session::Start(services_, std::move(fd), std::move(peer), *std::move(share),
                                 [this](Session* ended) { sessions_.erase(ended); });
   if (!session.ok()) return LogWarning(Message(session.status()));
   sessions_.emplace(session->get(), *session);

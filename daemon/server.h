@@ -30,6 +30,8 @@ class Server {
 
   // Takes over one connected socket; refusals are sent to the peer.
   void Serve(UniqueFd fd);
+  // The same for somebody who is known already.
+  void Serve(UniqueFd fd, ipc::PeerCredentials peer);
 
   [[nodiscard]] size_t sessions() const { return sessions_.size(); }
 
