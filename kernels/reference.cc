@@ -127,41 +127,100 @@ float WeightAt(WeightType type, const uint8_t* row, uint32_t k) {
       return HalfToFloat(LoadU16(row + size_t{k} * 2));
     case WeightType::kBF16:
       return FromBits(uint32_t{LoadU16(row + size_t{k} * 2)} << 16);
+    default:
+      return 0.0f;
+  }
+}
+
+bool IsBlockType(WeightType type) {
+  return type != WeightType::kF32 && type != WeightType::kF16 && type != WeightType::kBF16;
+}
+
+// 32 weights: scale * integer - minimum. Scale and minimum of the types with sub-scales are exact products.
+struct Block {
+  int32_t q[32];
+  float scale;
+  float minimum;
+};
+
+void UnpackQ4_0(const uint8_t* block, Block& out) {
+  for (int i = 0; i < 16; ++i) {
+    out.q[i] = (block[2 + i] & 15) - 8;
+    out.q[i + 16] = (block[2 + i] >> 4) - 8;
+  }
+  out.scale = HalfToFloat(LoadU16(block));
+}
+
+void UnpackQ5_0(const uint8_t* block, Block& out) {
+  for (int i = 0; i < 32; ++i) {
+    const int nibble = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4;
+    out.q[i] = (nibble | (block[2 + i / 8] >> i % 8 & 1) << 4) - 16;
+  }
+  out.scale = HalfToFloat(LoadU16(block));
+}
+
+void UnpackQ8_0(const uint8_t* block, Block& out) {
+  for (int i = 0; i < 32; ++i) out.q[i] = static_cast<int8_t>(block[2 + i]);
+  out.scale = HalfToFloat(LoadU16(block));
+}
+
+// Two halves, twelve bytes of 6-bit scales and minimums, 128 bytes of nibbles: each 32 bytes hold two blocks.
+void UnpackQ4_K(const uint8_t* super, uint32_t b, Block& out) {
+  const uint8_t* packed = super + 4;
+  const uint32_t scale = b < 4 ? packed[b] & 63 : (packed[b + 4] & 15) | (packed[b - 4] >> 6) << 4;
+  const uint32_t minimum = b < 4 ? packed[b + 4] & 63 : packed[b + 4] >> 4 | (packed[b] >> 6) << 4;
+  for (int i = 0; i < 32; ++i) out.q[i] = super[16 + b / 2 * 32 + i] >> b % 2 * 4 & 15;
+  out.scale = HalfToFloat(LoadU16(super)) * static_cast<float>(scale);
+  out.minimum = HalfToFloat(LoadU16(super + 2)) * static_cast<float>(minimum);
+}
+
+// 128 bytes of low nibbles, 64 of high bit pairs, 16 signed scales, a half. The integers include the scale of their 16.
+void UnpackQ6_K(const uint8_t* super, uint32_t b, Block& out) {
+  const uint8_t* low = super + b / 4 * 64 + b % 2 * 32;
+  const uint8_t* high = super + 128 + b / 4 * 32;
+  for (int i = 0; i < 32; ++i) {
+    const int q = (low[i] >> b % 4 / 2 * 4 & 15) | (high[i] >> b % 4 * 2 & 3) << 4;
+    out.q[i] = (q - 32) * static_cast<int8_t>(super[192 + b * 2 + i / 16]);
+  }
+  out.scale = HalfToFloat(LoadU16(super + 208));
+}
+
+Block UnpackBlock(WeightType type, const uint8_t* row, uint32_t b) {
+  Block block;
+  block.minimum = 0.0f;
+  switch (type) {
     case WeightType::kQ4_0:
-    case WeightType::kQ8_0:
+      UnpackQ4_0(row + size_t{b} * 18, block);
+      break;
+    case WeightType::kQ5_0:
+      UnpackQ5_0(row + size_t{b} * 22, block);
+      break;
+    case WeightType::kQ4_K:
+      UnpackQ4_K(row + size_t{b} / 8 * 144, b % 8, block);
+      break;
+    case WeightType::kQ6_K:
+      UnpackQ6_K(row + size_t{b} / 8 * 210, b % 8, block);
+      break;
+    default:
+      UnpackQ8_0(row + size_t{b} * 34, block);
       break;
   }
-  return 0.0f;
+  return block;
 }
-
-// The integers of one 32-block, and its scale.
-float UnpackBlock(WeightType type, const uint8_t* row, uint32_t b, int32_t* q) {
-  if (type == WeightType::kQ8_0) {
-    const uint8_t* block = row + size_t{b} * 34;
-    for (int i = 0; i < 32; ++i) q[i] = static_cast<int8_t>(block[2 + i]);
-    return HalfToFloat(LoadU16(block));
-  }
-  const uint8_t* block = row + size_t{b} * 18;
-  for (int i = 0; i < 16; ++i) {
-    q[i] = (block[2 + i] & 15) - 8;
-    q[i + 16] = (block[2 + i] >> 4) - 8;
-  }
-  return HalfToFloat(LoadU16(block));
-}
-
-bool IsBlockType(WeightType type) { return type == WeightType::kQ4_0 || type == WeightType::kQ8_0; }
 
 float DotBlocks(WeightType type, const uint8_t* row, const Activations& x, uint32_t token) {
   const uint32_t blocks = x.cols / kActivationGroup;
   float chain[kBlockChains] = {};
   for (uint32_t b = 0; b < blocks; ++b) {
-    int32_t q[32];
-    const float weight_scale = UnpackBlock(type, row, b, q);
+    const Block block = UnpackBlock(type, row, b);
     const int8_t* a = x.q8 + size_t{token} * x.cols + size_t{b} * 32;
+    const float scale = x.q8_scale[size_t{token} * blocks + b];
     int32_t dot = 0;
-    for (int i = 0; i < 32; ++i) dot += q[i] * a[i];
-    const float p = weight_scale * x.q8_scale[size_t{token} * blocks + b];
-    chain[b % kBlockChains] = Fma(p, static_cast<float>(dot), chain[b % kBlockChains]);
+    for (int i = 0; i < 32; ++i) dot += block.q[i] * a[i];
+    float& c = chain[b % kBlockChains];
+    c = Fma(block.scale * scale, static_cast<float>(dot), c);
+    if (type != WeightType::kQ4_K) continue;
+    c = Fma(-(block.minimum * scale), static_cast<float>(x.q8_sum[size_t{token} * blocks + b]), c);
   }
   return (chain[0] + chain[1]) + (chain[2] + chain[3]);
 }
@@ -192,9 +251,11 @@ void Dequantise(WeightType type, const void* row, uint32_t cols, float* out) {
     return;
   }
   for (uint32_t b = 0; b < cols / 32; ++b) {
-    int32_t q[32];
-    const float scale = UnpackBlock(type, bytes, b, q);
-    for (int i = 0; i < 32; ++i) out[b * 32 + i] = scale * static_cast<float>(q[i]);
+    const Block block = UnpackBlock(type, bytes, b);
+    for (int i = 0; i < 32; ++i) {
+      const float product = block.scale * static_cast<float>(block.q[i]);
+      out[b * 32 + i] = type == WeightType::kQ4_K ? product - block.minimum : product;
+    }
   }
 }
 

@@ -7,7 +7,7 @@ size_t MatMulScratchBytes(uint32_t cols) {
   const size_t panel = size_t{kPanelRows} * cols * sizeof(int16_t);
   const size_t scales = size_t{kPanelRows} * (cols / 32) * sizeof(float);
   const size_t tokens = size_t{kTileTokens} * cols * sizeof(int16_t);
-  return panel + scales + tokens + kScratchSlack;
+  return panel + 2 * scales + tokens + kScratchSlack;
 }
 
 size_t AttentionScratchBytes(uint32_t query_heads, uint32_t head_size) {

@@ -26,7 +26,7 @@ constexpr float kExp6 = 0x1.6a2408p-10f;
 constexpr float kRoundMagic = 0x1.8p23f;  // x + it - it rounds x to an integer, ties to even, for |x| < 2^22
 
 constexpr uint32_t kPanelRows = 16;  // rows of weights that the fast tiers unpack together for many tokens
-constexpr uint32_t kTileTokens = 4;  // tokens whose activations the panel path widens at once
+constexpr uint32_t kTileTokens = 8;  // tokens whose activations the panel path widens at once
 constexpr size_t kScratchSlack = 4096;
 
 }  // namespace bulkhead::kernels

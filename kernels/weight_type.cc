@@ -10,7 +10,10 @@ constexpr WeightTypeInfo kTypes[] = {
     {WeightType::kF32, "F32", 1, 4, ActivationFormat::kF32},
     {WeightType::kF16, "F16", 1, 2, ActivationFormat::kF32},
     {WeightType::kQ4_0, "Q4_0", 32, 18, ActivationFormat::kQ8Group32},
+    {WeightType::kQ5_0, "Q5_0", 32, 22, ActivationFormat::kQ8Group32},
     {WeightType::kQ8_0, "Q8_0", 32, 34, ActivationFormat::kQ8Group32},
+    {WeightType::kQ4_K, "Q4_K", 256, 144, ActivationFormat::kQ8Group32},
+    {WeightType::kQ6_K, "Q6_K", 256, 210, ActivationFormat::kQ8Group32},
     {WeightType::kBF16, "BF16", 1, 2, ActivationFormat::kF32},
 };
 

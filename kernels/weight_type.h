@@ -11,7 +11,10 @@ enum class WeightType : uint32_t {
   kF32 = 0,
   kF16 = 1,
   kQ4_0 = 2,
+  kQ5_0 = 6,
   kQ8_0 = 8,
+  kQ4_K = 12,
+  kQ6_K = 14,
   kBF16 = 30,
 };
 

@@ -1,77 +1,102 @@
 // The block types' integer dots in AVX2, for one token (Dot4, see blocks.h) and for a panel of 16 rows times up to
 // four tokens. vpmaddubsw saturates at 16 bits: for Q4_0 its sums stay small, for Q8_0 the decode side gives it
-// magnitudes (at most 128 * 127 * 2) and the panel uses 16-bit weights and vpmaddwd instead.
+// magnitudes (at most 128 * 127 * 2) and the panel uses 16-bit weights and vpmaddwd instead. The K types' decode side
+// stands in super_blocks.h.
 #pragma once
 
-#include "kernels/x86/panel.h"
+#include "kernels/x86/super_blocks.h"
 
 namespace bulkhead::kernels {
 namespace {
 
-struct Q8Blocks {
-  static constexpr int kBytes = 34;
+// One block of int16 weights: 16 rows (two registers) with kTokens tokens.
+template <int kTokens>
+inline void PairDots(const uint8_t* panel, const int16_t* a, size_t a_stride, __m256i (*dots)[2]) {
+  for (int t = 0; t < kTokens; ++t) dots[t][0] = dots[t][1] = _mm256_setzero_si256();
+  for (int step = 0; step < 16; ++step) {
+    const __m256i low = LoadBytes(panel + step * 64);
+    const __m256i high = LoadBytes(panel + step * 64 + 32);
+    for (int t = 0; t < kTokens; ++t) {
+      int32_t pair;
+      __builtin_memcpy(&pair, a + t * a_stride + step * 2, sizeof pair);
+      const __m256i token = _mm256_set1_epi32(pair);
+      dots[t][0] = _mm256_add_epi32(dots[t][0], _mm256_madd_epi16(low, token));
+      dots[t][1] = _mm256_add_epi32(dots[t][1], _mm256_madd_epi16(high, token));
+    }
+  }
+}
+
+// One block of weights 0..15, whose sums fit 16 bits.
+template <int kTokens>
+inline void NibbleDots(const uint8_t* panel, const int8_t* a, size_t a_stride, __m256i (*dots)[2]) {
+  for (int t = 0; t < kTokens; ++t) dots[t][0] = dots[t][1] = _mm256_setzero_si256();
+  for (int step = 0; step < 8; ++step) {
+    const __m256i low = LoadBytes(panel + step * 64);
+    const __m256i high = LoadBytes(panel + step * 64 + 32);
+    for (int t = 0; t < kTokens; ++t) {
+      int32_t four;
+      __builtin_memcpy(&four, a + t * a_stride + step * 4, sizeof four);
+      const __m256i token = _mm256_set1_epi32(four);
+      dots[t][0] = _mm256_add_epi16(dots[t][0], _mm256_maddubs_epi16(low, token));
+      dots[t][1] = _mm256_add_epi16(dots[t][1], _mm256_maddubs_epi16(high, token));
+    }
+  }
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (int t = 0; t < kTokens; ++t) {
+    dots[t][0] = _mm256_madd_epi16(dots[t][0], ones);
+    dots[t][1] = _mm256_madd_epi16(dots[t][1], ones);
+  }
+}
+
+// Types whose weights are taken as int8.
+template <typename Type>
+struct SignedBlocks {
   using Activation = int16_t;                      // in the panel
   static constexpr uint32_t kPanelBytes = 2;       // per weight
   static constexpr uint32_t kPanelFromTokens = 6;  // fewer do not pay for the unpacking
-
-  static __m256i Integers(const uint8_t* block) { return LoadBytes(block + 2); }
+  static constexpr bool kMinimums = false;
 
   static __m256i Dot(const uint8_t* block, const int8_t* a) {
-    const __m256i w = LoadBytes(block + 2);
+    const __m256i w = Type::Integers(block);
     const __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(LoadBytes(a), w));
     return _mm256_madd_epi16(products, _mm256_set1_epi16(1));
   }
   static __m256i Dot4(const uint8_t* row, const int8_t* a) {
-    return SumEach4(Dot(row, a), Dot(row + kBytes, a + 32), Dot(row + 2 * kBytes, a + 64),
-                    Dot(row + 3 * kBytes, a + 96));
+    return SumEach4(Dot(row, a), Dot(row + Type::kBytes, a + 32), Dot(row + 2 * Type::kBytes, a + 64),
+                    Dot(row + 3 * Type::kBytes, a + 96));
   }
   static __m256i Correct(__m256i dots, __m256i /*sums*/) { return dots; }
 
   // Block `b` of eight rows into eight rows' half of the panel: 16 steps of [row][two int16], 64 bytes apart.
   static void Unpack(const uint8_t* const* blocks, uint8_t* panel) {
-    __m256i x[8], y[8];
-    for (int i = 0; i < 8; ++i) x[i] = LoadBytes(blocks[i] + 2);
-    // An 8 x 8 transposition of byte pairs in each half of the registers.
-    for (int i = 0; i < 4; ++i) {
-      y[2 * i] = _mm256_unpacklo_epi16(x[2 * i], x[2 * i + 1]);
-      y[2 * i + 1] = _mm256_unpackhi_epi16(x[2 * i], x[2 * i + 1]);
-    }
-    for (int i = 0; i < 2; ++i) {
-      x[4 * i] = _mm256_unpacklo_epi32(y[4 * i], y[4 * i + 2]);
-      x[4 * i + 1] = _mm256_unpackhi_epi32(y[4 * i], y[4 * i + 2]);
-      x[4 * i + 2] = _mm256_unpacklo_epi32(y[4 * i + 1], y[4 * i + 3]);
-      x[4 * i + 3] = _mm256_unpackhi_epi32(y[4 * i + 1], y[4 * i + 3]);
-    }
-    for (int i = 0; i < 4; ++i) {
-      y[2 * i] = _mm256_unpacklo_epi64(x[i], x[i + 4]);
-      y[2 * i + 1] = _mm256_unpackhi_epi64(x[i], x[i + 4]);
-    }
+    __m256i x[8];
+    for (int i = 0; i < 8; ++i) x[i] = Type::Integers(blocks[i]);
+    TransposePairs(x);
     for (int i = 0; i < 8; ++i) {
-      StoreBytes(panel + i * 64, _mm256_cvtepi8_epi16(_mm256_castsi256_si128(y[i])));
-      StoreBytes(panel + (i + 8) * 64, _mm256_cvtepi8_epi16(_mm256_extracti128_si256(y[i], 1)));
+      StoreBytes(panel + i * 64, _mm256_cvtepi8_epi16(_mm256_castsi256_si128(x[i])));
+      StoreBytes(panel + (i + 8) * 64, _mm256_cvtepi8_epi16(_mm256_extracti128_si256(x[i], 1)));
     }
   }
 
-  // One block: 16 rows (two registers) with kTokens tokens.
   template <int kTokens>
   static void PanelDots(const uint8_t* panel, const Activation* a, size_t a_stride, const int32_t* /*sum*/,
                         size_t /*sum_stride*/, __m256i (*dots)[2]) {
-    for (int t = 0; t < kTokens; ++t) dots[t][0] = dots[t][1] = _mm256_setzero_si256();
-    for (int step = 0; step < 16; ++step) {
-      const __m256i low = LoadBytes(panel + step * 64);
-      const __m256i high = LoadBytes(panel + step * 64 + 32);
-      for (int t = 0; t < kTokens; ++t) {
-        int32_t pair;
-        __builtin_memcpy(&pair, a + t * a_stride + step * 2, sizeof pair);
-        const __m256i token = _mm256_set1_epi32(pair);
-        dots[t][0] = _mm256_add_epi32(dots[t][0], _mm256_madd_epi16(low, token));
-        dots[t][1] = _mm256_add_epi32(dots[t][1], _mm256_madd_epi16(high, token));
-      }
-    }
+    PairDots<kTokens>(panel, a, a_stride, dots);
   }
 };
 
+struct Q8Blocks : SignedBlocks<Q8Blocks> {
+  static constexpr int kBytes = 34;
+  static __m256i Integers(const uint8_t* block) { return LoadBytes(block + 2); }
+};
+
+struct Q5Blocks : SignedBlocks<Q5Blocks> {
+  static constexpr int kBytes = 22;
+  static __m256i Integers(const uint8_t* block) { return _mm256_sub_epi8(FiveBits(block), _mm256_set1_epi8(16)); }
+};
+
 struct Q4Blocks {
+  static constexpr bool kMinimums = false;
   static constexpr int kBytes = 18;
   using Activation = int8_t;
   static constexpr uint32_t kPanelBytes = 1;
@@ -84,14 +109,8 @@ struct Q4Blocks {
     return _mm256_maddubs_epi16(Nibbles(block), LoadBytes(a));
   }
   static __m256i Dot4(const uint8_t* row, const int8_t* a) {
-    const __m256i w0 = Pairs(row, a);
-    const __m256i w1 = Pairs(row + kBytes, a + 32);
-    const __m256i w2 = Pairs(row + 2 * kBytes, a + 64);
-    const __m256i w3 = Pairs(row + 3 * kBytes, a + 96);
-    const __m256i ab = _mm256_add_epi16(_mm256_unpacklo_epi32(w0, w1), _mm256_unpackhi_epi32(w0, w1));
-    const __m256i cd = _mm256_add_epi16(_mm256_unpacklo_epi32(w2, w3), _mm256_unpackhi_epi32(w2, w3));
-    const __m256i all = _mm256_add_epi16(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
-    return _mm256_madd_epi16(all, _mm256_set1_epi16(1));
+    return SumEachShort4(Pairs(row, a), Pairs(row + kBytes, a + 32), Pairs(row + 2 * kBytes, a + 64),
+                         Pairs(row + 3 * kBytes, a + 96));
   }
   static __m256i Correct(__m256i dots, __m256i sums) { return _mm256_sub_epi32(dots, _mm256_slli_epi32(sums, 3)); }
 
@@ -100,24 +119,33 @@ struct Q4Blocks {
   template <int kTokens>
   static void PanelDots(const uint8_t* panel, const Activation* a, size_t a_stride, const int32_t* sum,
                         size_t sum_stride, __m256i (*dots)[2]) {
-    for (int t = 0; t < kTokens; ++t) dots[t][0] = dots[t][1] = _mm256_setzero_si256();
-    for (int step = 0; step < 8; ++step) {
-      const __m256i low = LoadBytes(panel + step * 64);
-      const __m256i high = LoadBytes(panel + step * 64 + 32);
-      for (int t = 0; t < kTokens; ++t) {
-        int32_t four;
-        __builtin_memcpy(&four, a + t * a_stride + step * 4, sizeof four);
-        const __m256i token = _mm256_set1_epi32(four);
-        dots[t][0] = _mm256_add_epi16(dots[t][0], _mm256_maddubs_epi16(low, token));
-        dots[t][1] = _mm256_add_epi16(dots[t][1], _mm256_maddubs_epi16(high, token));
-      }
-    }
-    const __m256i ones = _mm256_set1_epi16(1);
+    NibbleDots<kTokens>(panel, a, a_stride, dots);
     for (int t = 0; t < kTokens; ++t) {
       const __m256i eight_sums = _mm256_set1_epi32(sum[t * sum_stride] * 8);
-      dots[t][0] = _mm256_sub_epi32(_mm256_madd_epi16(dots[t][0], ones), eight_sums);
-      dots[t][1] = _mm256_sub_epi32(_mm256_madd_epi16(dots[t][1], ones), eight_sums);
+      dots[t][0] = _mm256_sub_epi32(dots[t][0], eight_sums);
+      dots[t][1] = _mm256_sub_epi32(dots[t][1], eight_sums);
     }
+  }
+};
+
+struct Q4KBlocks : Q4KSuper {
+  using Activation = int8_t;
+  static constexpr uint32_t kPanelFromTokens = 4;
+
+  template <int kTokens>
+  static void PanelDots(const uint8_t* panel, const Activation* a, size_t a_stride, const int32_t* /*sum*/,
+                        size_t /*sum_stride*/, __m256i (*dots)[2]) {
+    NibbleDots<kTokens>(panel, a, a_stride, dots);
+  }
+};
+
+struct Q6KBlocks : Q6KSuper {
+  static constexpr uint32_t kPanelFromTokens = 6;
+
+  template <int kTokens>
+  static void PanelDots(const uint8_t* panel, const Activation* a, size_t a_stride, const int32_t* /*sum*/,
+                        size_t /*sum_stride*/, __m256i (*dots)[2]) {
+    PairDots<kTokens>(panel, a, a_stride, dots);
   }
 };
 
@@ -144,6 +172,14 @@ inline void PanelTile(const Panel& panel, const Activations& x, uint32_t token, 
       const __m256 token_scale = _mm256_set1_ps(scale[size_t{static_cast<uint32_t>(t)} * blocks + b]);
       chain[t][0] = _mm256_fmadd_ps(_mm256_mul_ps(low, token_scale), _mm256_cvtepi32_ps(dots[t][0]), chain[t][0]);
       chain[t][1] = _mm256_fmadd_ps(_mm256_mul_ps(high, token_scale), _mm256_cvtepi32_ps(dots[t][1]), chain[t][1]);
+      if constexpr (Format::kMinimums) {
+        const float* minimums = panel.minimums + b * kPanelRows;
+        const __m256 total = _mm256_set1_ps(static_cast<float>(sum[size_t{static_cast<uint32_t>(t)} * blocks + b]));
+        for (int half = 0; half < 2; ++half) {
+          const __m256 minimum = _mm256_mul_ps(_mm256_loadu_ps(minimums + half * 8), token_scale);
+          chain[t][half] = _mm256_fmadd_ps(minimum, total, chain[t][half]);
+        }
+      }
     }
   }
   for (int t = 0; t < kTokens; ++t) {

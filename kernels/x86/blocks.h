@@ -21,6 +21,57 @@ inline __m256i Nibbles(const uint8_t* block) {
   return _mm256_and_si256(shifted, _mm256_set1_epi8(15));
 }
 
+// A Q5_0 block's 32 values, 0..31: byte i takes its fifth bit from bit i of the 32 behind the scale.
+inline __m256i FiveBits(const uint8_t* block) {
+  int32_t bits;
+  __builtin_memcpy(&bits, block + 2, sizeof bits);
+  const __m256i spread = _mm256_shuffle_epi8(
+      _mm256_set1_epi32(bits), _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
+  const __m256i mask = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
+  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, mask), mask);
+  return _mm256_or_si256(Nibbles(block + 4), _mm256_and_si256(set, _mm256_set1_epi8(16)));
+}
+
+// Eight rows of 32 bytes into 8 steps of [row][four bytes].
+inline void TransposeFours(__m256i* x) {
+  __m256i y[8];
+  for (int i = 0; i < 4; ++i) {
+    y[2 * i] = _mm256_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+    y[2 * i + 1] = _mm256_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    x[4 * i] = _mm256_unpacklo_epi64(y[4 * i], y[4 * i + 2]);
+    x[4 * i + 1] = _mm256_unpackhi_epi64(y[4 * i], y[4 * i + 2]);
+    x[4 * i + 2] = _mm256_unpacklo_epi64(y[4 * i + 1], y[4 * i + 3]);
+    x[4 * i + 3] = _mm256_unpackhi_epi64(y[4 * i + 1], y[4 * i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    y[i] = _mm256_permute2x128_si256(x[i], x[i + 4], 0x20);
+    y[i + 4] = _mm256_permute2x128_si256(x[i], x[i + 4], 0x31);
+  }
+  for (int i = 0; i < 8; ++i) x[i] = y[i];
+}
+
+// Eight rows of 32 int8 into 16 steps of [row][two]: x[i] holds steps i and i + 8.
+inline void TransposePairs(__m256i* x) {
+  __m256i y[8];
+  for (int i = 0; i < 4; ++i) {
+    y[2 * i] = _mm256_unpacklo_epi16(x[2 * i], x[2 * i + 1]);
+    y[2 * i + 1] = _mm256_unpackhi_epi16(x[2 * i], x[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    x[4 * i] = _mm256_unpacklo_epi32(y[4 * i], y[4 * i + 2]);
+    x[4 * i + 1] = _mm256_unpackhi_epi32(y[4 * i], y[4 * i + 2]);
+    x[4 * i + 2] = _mm256_unpacklo_epi32(y[4 * i + 1], y[4 * i + 3]);
+    x[4 * i + 3] = _mm256_unpackhi_epi32(y[4 * i + 1], y[4 * i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    y[2 * i] = _mm256_unpacklo_epi64(x[i], x[i + 4]);
+    y[2 * i + 1] = _mm256_unpackhi_epi64(x[i], x[i + 4]);
+  }
+  for (int i = 0; i < 8; ++i) x[i] = y[i];
+}
+
 // A Q4_0 block of each of eight rows: 8 steps of [row][four bytes], 64 bytes apart.
 inline void UnpackNibbles(const uint8_t* const* blocks, uint8_t* panel) {
   const auto half = [](const uint8_t* block) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2)); };
@@ -65,6 +116,14 @@ inline __m256i SumEach4(__m256i a, __m256i b, __m256i c, __m256i d) {
   const __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
   const __m256i cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
   return _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+}
+
+// The same for sixteen int16 each, whose sums of eight fit 16 bits.
+inline __m256i SumEachShort4(__m256i a, __m256i b, __m256i c, __m256i d) {
+  const __m256i ab = _mm256_add_epi16(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+  const __m256i cd = _mm256_add_epi16(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+  const __m256i all = _mm256_add_epi16(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+  return _mm256_madd_epi16(all, _mm256_set1_epi16(1));
 }
 
 // Four blocks of two rows with one token.

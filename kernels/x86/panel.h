@@ -7,17 +7,22 @@
 namespace bulkhead::kernels {
 namespace {
 
+constexpr uint32_t kSuperBlocks = 8;  // 32-blocks of a K type's super-block
+
 struct Panel {
   uint8_t* weights;  // [blocks][32 * kPanelRows * Format::kPanelBytes]
   float* scales;     // [blocks][kPanelRows]
+  float* minimums;   // likewise, their signs turned; for formats that have them
   int16_t* tile;     // [kTileTokens][cols], for formats that want 16-bit activations
 };
 
 inline Panel PanelIn(void* scratch, uint32_t cols) {
   auto* bytes = static_cast<uint8_t*>(scratch);
   uint8_t* scales = bytes + size_t{cols} * kPanelRows * sizeof(int16_t);
-  uint8_t* tile = scales + size_t{cols} / 32 * kPanelRows * sizeof(float);
-  return {bytes, reinterpret_cast<float*>(scales), reinterpret_cast<int16_t*>(tile)};
+  uint8_t* minimums = scales + size_t{cols} / 32 * kPanelRows * sizeof(float);
+  uint8_t* tile = minimums + size_t{cols} / 32 * kPanelRows * sizeof(float);
+  return {bytes, reinterpret_cast<float*>(scales), reinterpret_cast<float*>(minimums),
+          reinterpret_cast<int16_t*>(tile)};
 }
 
 inline int32_t HalfAt(const uint8_t* block) {
@@ -32,20 +37,33 @@ inline __m256 EightScales(const uint8_t* const* blocks) {
   return _mm256_cvtph_ps(_mm_setr_epi32(pair(0), pair(2), pair(4), pair(6)));
 }
 
+// Eight rows' blocks from each of their starts on.
+template <typename Format>
+inline void UnpackRows(const uint8_t** at, uint32_t blocks, uint32_t half, const Panel& panel) {
+  constexpr size_t kBlock = size_t{32} * kPanelRows * Format::kPanelBytes;
+  for (uint32_t b = 0; b < blocks; ++b) {
+    _mm256_storeu_ps(panel.scales + b * kPanelRows + half * 8, EightScales(at));
+    Format::Unpack(at, panel.weights + b * kBlock + half * 32);
+    for (uint32_t i = 0; i < 8; ++i) at[i] += Format::kBytes;
+  }
+}
+
 // Rows past `count` repeat the last one; nobody reads their results.
 template <typename Format>
 inline void UnpackPanel(const uint8_t* rows, size_t row_bytes, uint32_t count, uint32_t blocks, const Panel& panel) {
-  constexpr size_t kBlock = size_t{32} * kPanelRows * Format::kPanelBytes;
   for (uint32_t half = 0; half < 2; ++half) {
     const uint8_t* at[8];
     for (uint32_t i = 0; i < 8; ++i) {
       const uint32_t row = half * 8 + i;
       at[i] = rows + (row < count ? row : count - 1) * row_bytes;
     }
-    for (uint32_t b = 0; b < blocks; ++b) {
-      _mm256_storeu_ps(panel.scales + b * kPanelRows + half * 8, EightScales(at));
-      Format::Unpack(at, panel.weights + b * kBlock + half * 32);
-      for (auto& block : at) block += Format::kBytes;
+    if constexpr (requires { Format::kSuperBytes; }) {
+      for (uint32_t super = 0; super < blocks / kSuperBlocks; ++super) {
+        Format::UnpackSuper(at, super, half, panel);
+        for (auto& start : at) start += Format::kSuperBytes;
+      }
+    } else {
+      UnpackRows<Format>(at, blocks, half, panel);
     }
   }
 }
@@ -114,12 +132,7 @@ inline void PanelTokens(const Panel& panel, const Activations& x, uint32_t rows,
 }
 
 template <typename Format>
-inline void BlockMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row_end, void* scratch,
-                        size_t scratch_bytes) {
-  if (task.x.tokens < Format::kPanelFromTokens || scratch_bytes < MatMulScratchBytes(task.x.cols)) {
-    DirectMatMul<Format>(task, row_begin, row_end);
-    return;
-  }
+inline void PanelMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row_end, void* scratch) {
   const Panel panel = PanelIn(scratch, task.x.cols);
   const uint8_t* data = static_cast<const uint8_t*>(task.weights.data);
   for (uint32_t r = row_begin; r < row_end; r += kPanelRows) {
@@ -128,6 +141,16 @@ inline void BlockMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row
     PanelTokens<Format>(panel, task.x, count, data + (r + count) * task.weights.row_bytes, task.out + r,
                         task.out_stride);
   }
+}
+
+template <typename Format>
+inline void BlockMatMul(const MatMulTask& task, uint32_t row_begin, uint32_t row_end, void* scratch,
+                        size_t scratch_bytes) {
+  if (task.x.tokens < Format::kPanelFromTokens || scratch_bytes < MatMulScratchBytes(task.x.cols)) {
+    DirectMatMul<Format>(task, row_begin, row_end);
+    return;
+  }
+  PanelMatMul<Format>(task, row_begin, row_end, scratch);
 }
 
 }  // namespace

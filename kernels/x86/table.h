@@ -20,6 +20,12 @@ inline void MatMul(const MatMulTask* task, uint32_t row_begin, uint32_t row_end,
       return BlockMatMul<Q8Blocks>(*task, row_begin, row_end, scratch, scratch_bytes);
     case WeightType::kQ4_0:
       return BlockMatMul<Q4Blocks>(*task, row_begin, row_end, scratch, scratch_bytes);
+    case WeightType::kQ5_0:
+      return BlockMatMul<Q5Blocks>(*task, row_begin, row_end, scratch, scratch_bytes);
+    case WeightType::kQ4_K:
+      return SuperMatMul<Q4KBlocks>(*task, row_begin, row_end, scratch, scratch_bytes);
+    case WeightType::kQ6_K:
+      return SuperMatMul<Q6KBlocks>(*task, row_begin, row_end, scratch, scratch_bytes);
   }
 }
 
@@ -36,6 +42,12 @@ inline void Dequantise(WeightType type, const void* row, uint32_t cols, float* o
       return DequantiseBlocks<Q8Blocks>(bytes, cols, out);
     case WeightType::kQ4_0:
       return DequantiseBlocks<Q4Blocks>(bytes, cols, out);
+    case WeightType::kQ5_0:
+      return DequantiseBlocks<Q5Blocks>(bytes, cols, out);
+    case WeightType::kQ4_K:
+      return DequantiseSuper<Q4KBlocks>(bytes, cols, out);
+    case WeightType::kQ6_K:
+      return DequantiseSuper<Q6KBlocks>(bytes, cols, out);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -44,7 +45,9 @@ GoldenCase ReadCase(const Struct& object, const std::string& folder) {
   golden.greedy_ids = Numbers<int32_t>(Field(exact, "greedy_ids"));
   golden.greedy_margin = Numbers<double>(Field(exact, "greedy_margin"));
   golden.logits_last = ReadFloats(folder + "/" + Field(exact, "logits_last").string_value());
-  golden.logits_after64 = ReadFloats(folder + "/" + Field(exact, "logits_after64").string_value());
+  const auto after = std::find_if(exact.fields().begin(), exact.fields().end(),
+                                  [](const auto& field) { return field.first.starts_with("logits_after"); });
+  golden.logits_after = ReadFloats(folder + "/" + after->second.string_value());
   golden.native_rms = Field(Field(object, "native_vs_exact").struct_value(), "rms").number_value();
   return golden;
 }
@@ -74,9 +77,9 @@ std::vector<GoldenModel> LoadGoldenSet(const std::string& folder, const std::vec
 
 std::string CommittedGoldenFolder() { return BULKHEAD_SOURCE_DIR "/tests/golden/data"; }
 
-std::string SharedGoldenFolder() {
+std::string SharedGoldenFolder(const std::string& part) {
   const char* folder = std::getenv("BULKHEAD_SHARED_GOLDEN");
-  return std::string(folder != nullptr ? folder : BULKHEAD_SOURCE_DIR "/../shared/golden") + "/core";
+  return std::string(folder != nullptr ? folder : BULKHEAD_SOURCE_DIR "/../shared/golden") + "/" + part;
 }
 
 }  // namespace bulkhead::engine

@@ -14,7 +14,7 @@ struct GoldenCase {
   std::vector<int32_t> greedy_ids;
   std::vector<double> greedy_margin;  // gap between the two best logits at each step
   std::vector<float> logits_last;     // after the prompt
-  std::vector<float> logits_after64;  // after all greedy ids
+  std::vector<float> logits_after;    // after all greedy ids
   // The error of llama.cpp's own defaults against that.
   double native_rms = 0;
 };
@@ -28,8 +28,8 @@ struct GoldenModel {
 // Models whose name begins with one of `prefixes`. Empty where the folder or the file is missing.
 std::vector<GoldenModel> LoadGoldenSet(const std::string& folder, const std::vector<std::string>& prefixes);
 
-// Compiled in: tests/golden/data, and shared/golden/core beside the repository (may not exist).
+// Compiled in: tests/golden/data, and shared/golden/`part` beside the repository (may not exist).
 std::string CommittedGoldenFolder();
-std::string SharedGoldenFolder();
+std::string SharedGoldenFolder(const std::string& part = "core");
 
 }  // namespace bulkhead::engine

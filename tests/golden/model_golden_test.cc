@@ -59,8 +59,8 @@ CaseResult RunTeacherForced(ModelRunner& runner, const GoldenCase& golden, doubl
     EXPECT_TRUE(logits.ok()) << Message(logits.status());
     if (!logits.ok()) return result;
   }
-  const double after64 = RowError(logits->back(), golden.logits_after64, result.max_abs);
-  result.rms = std::sqrt((last * last + after64 * after64) / 2);
+  const double after = RowError(logits->back(), golden.logits_after, result.max_abs);
+  result.rms = std::sqrt((last * last + after * after) / 2);
   runner.EndSequence(slot);
   return result;
 }
@@ -181,6 +181,18 @@ TEST(SharedGolden, Stories260K) {
     } else {
       ExpectWithinPeersError(model);
     }
+  }
+}
+
+TEST(SharedGolden, TypesWithScalesOfTheirOwnAreNoLessExactThanThePeer) {
+  const auto models = LoadGoldenSet(
+      SharedGoldenFolder(),
+      {"llama-d256-q4_k_m", "llama-d256x1-q4_k", "llama-d256x1-q5_0", "llama-d256x1-q6_k", "qwen3-d256-q4_k_m"});
+  if (models.empty()) GTEST_SKIP() << "[no-shared-golden] " << SharedGoldenFolder();
+  EXPECT_EQ(models.size(), 5u);
+  for (const GoldenModel& model : models) {
+    ExpectPromptIds(model);
+    ExpectWithinPeersError(model);
   }
 }
 

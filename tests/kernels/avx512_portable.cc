@@ -88,6 +88,7 @@ inline Vector Dpbusd(Vector sum, Vector weights, Vector a) {
 #define _mm512_extractf32x8_ps(x, which) Halves(x).half[which]
 #define _mm512_fmadd_ps simde_mm512_fmadd_ps
 #define _mm512_loadu_ps simde_mm512_loadu_ps
+#define _mm512_madd_epi16 simde_mm512_madd_epi16
 #define _mm512_loadu_si512 simde_mm512_loadu_si512
 #define _mm512_mask_mov_ps simde_mm512_mask_mov_ps
 #define _mm512_max_ps simde_mm512_max_ps

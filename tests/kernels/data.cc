@@ -46,6 +46,11 @@ uint16_t FloatToHalf(float x) {
   return half;
 }
 
+bool HoldsHalf(WeightType type, uint32_t byte) {
+  if (type == WeightType::kQ6_K) return byte >= 208;
+  return byte < (type == WeightType::kQ4_K ? 4U : 2U);
+}
+
 std::vector<uint8_t> MakeWeights(Random& random, WeightType type, uint32_t rows, uint32_t cols) {
   const WeightTypeInfo& info = InfoOf(type);
   std::vector<uint8_t> bytes(rows * RowBytes(type, cols));
@@ -60,8 +65,11 @@ std::vector<uint8_t> MakeWeights(Random& random, WeightType type, uint32_t rows,
     } else if (type == WeightType::kBF16) {
       std::memcpy(block, reinterpret_cast<const uint8_t*>(&value) + 2, 2);
     } else {
-      std::memcpy(block, &half, 2);
-      for (uint32_t i = 2; i < info.block_bytes; ++i) block[i] = static_cast<uint8_t>(random.Below(256));
+      for (uint32_t i = 0; i < info.block_bytes; ++i) block[i] = static_cast<uint8_t>(random.Below(256));
+      const uint16_t halves[2] = {half, FloatToHalf(random.Value() * 0.05f)};
+      for (uint32_t i = 0, written = 0; i < info.block_bytes; ++i) {
+        if (HoldsHalf(type, i)) block[i] = reinterpret_cast<const uint8_t*>(halves)[written++];
+      }
     }
   }
   return bytes;

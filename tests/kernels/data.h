@@ -30,6 +30,9 @@ class Random {
 float HalfToFloat(uint16_t half);
 uint16_t FloatToHalf(float x);
 
+// Whether this byte of a block type's block is part of a scale or minimum in half precision.
+bool HoldsHalf(WeightType type, uint32_t byte);
+
 // rows x cols weights of `type`; bytes of quantised blocks take every value, scales are finite, of both signs, some
 // zero or subnormal.
 std::vector<uint8_t> MakeWeights(Random& random, WeightType type, uint32_t rows, uint32_t cols);

@@ -70,6 +70,8 @@ TEST(WeightTypeTest, UnknownNumbersAreNotFound) {
   EXPECT_EQ(FindWeightType(8)->type, WeightType::kQ8_0);
   EXPECT_EQ(RowBytes(WeightType::kQ8_0, 1024), 32u * 34);
   EXPECT_EQ(RowBytes(WeightType::kQ4_0, 1024), 32u * 18);
+  EXPECT_EQ(RowBytes(WeightType::kQ4_K, 1024), 4u * 144);
+  EXPECT_EQ(RowBytes(WeightType::kQ6_K, 1024), 4u * 210);
 }
 
 }  // namespace

@@ -10,8 +10,14 @@
 namespace bulkhead::kernels::testing {
 namespace {
 
-constexpr WeightType kTypes[] = {WeightType::kF32, WeightType::kF16, WeightType::kBF16, WeightType::kQ8_0,
-                                 WeightType::kQ4_0};
+constexpr WeightType kTypes[] = {WeightType::kF32,  WeightType::kF16,  WeightType::kBF16, WeightType::kQ8_0,
+                                 WeightType::kQ4_0, WeightType::kQ5_0, WeightType::kQ4_K, WeightType::kQ6_K};
+
+// `cols`, or more where the type's blocks are longer.
+uint32_t WholeBlocks(WeightType type, uint32_t cols) {
+  const uint32_t block = InfoOf(type).block_weights;
+  return (cols + block - 1) / block * block;
+}
 
 std::vector<float> Multiply(const KernelTable& kernels, WeightType type, const std::vector<uint8_t>& weights,
                             uint32_t rows, const Activations& x, size_t scratch_bytes, uint32_t rows_a_call) {
@@ -29,7 +35,8 @@ std::vector<float> Multiply(const KernelTable& kernels, WeightType type, const s
 
 class MatMulTest : public TierTest {
  protected:
-  void ExpectSame(WeightType type, uint32_t rows, uint32_t cols, uint32_t tokens, uint64_t seed) {
+  void ExpectSame(WeightType type, uint32_t rows, uint32_t wanted_cols, uint32_t tokens, uint64_t seed) {
+    const uint32_t cols = WholeBlocks(type, wanted_cols);
     SCOPED_TRACE(std::string(InfoOf(type).name) + " rows " + std::to_string(rows) + " cols " + std::to_string(cols) +
                  " tokens " + std::to_string(tokens));
     Random random(seed);
@@ -76,8 +83,9 @@ TEST_P(MatMulTest, FloatRowsNeedNoMultipleOf16) {
 
 TEST_P(MatMulTest, ExtremeBlocksDoNotSaturate) {
   // Every weight at its largest magnitude, -128 included, against activations of +-127.
-  constexpr uint32_t kRows = 34, kCols = 128;
-  for (WeightType type : {WeightType::kQ8_0, WeightType::kQ4_0}) {
+  constexpr uint32_t kRows = 34, kCols = 256;
+  for (WeightType type :
+       {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ5_0, WeightType::kQ4_K, WeightType::kQ6_K}) {
     for (int weight_byte : {0x80, 0x7f, 0x00, 0xff}) {
       for (float sign : {1.0f, -1.0f}) {
         for (uint32_t tokens : {1, 2, 3, 4, 8}) {
@@ -85,7 +93,7 @@ TEST_P(MatMulTest, ExtremeBlocksDoNotSaturate) {
           auto weights = MakeWeights(random, type, kRows, kCols);
           const uint32_t bytes = InfoOf(type).block_bytes;
           for (size_t i = 0; i < weights.size(); ++i) {
-            if (i % bytes >= 2) weights[i] = static_cast<uint8_t>(weight_byte);
+            if (!HoldsHalf(type, i % bytes)) weights[i] = static_cast<uint8_t>(weight_byte);
           }
           const std::vector<float> x(size_t{tokens} * kCols, sign * 3.0f);
           const auto activations = MakeActivations(kReferenceKernels, x, tokens, kCols);
@@ -99,7 +107,7 @@ TEST_P(MatMulTest, ExtremeBlocksDoNotSaturate) {
 }
 
 TEST_P(MatMulTest, ATokensResultDoesNotDependOnItsNeighbours) {
-  constexpr uint32_t kRows = 32, kCols = 96, kTokens = 13;
+  constexpr uint32_t kRows = 32, kCols = 256, kTokens = 13;
   for (WeightType type : kTypes) {
     Random random(5);
     const auto weights = MakeWeights(random, type, kRows, kCols);

@@ -33,9 +33,10 @@ TEST_P(VectorMathTest, QuantisationEqualsTheReference) {
 }
 
 TEST_P(VectorMathTest, DequantisationEqualsTheReference) {
-  for (WeightType type :
-       {WeightType::kF32, WeightType::kF16, WeightType::kBF16, WeightType::kQ8_0, WeightType::kQ4_0}) {
+  for (WeightType type : {WeightType::kF32, WeightType::kF16, WeightType::kBF16, WeightType::kQ8_0, WeightType::kQ4_0,
+                          WeightType::kQ5_0, WeightType::kQ4_K, WeightType::kQ6_K}) {
     for (uint32_t cols : {32, 96, 1024}) {
+      if (cols % InfoOf(type).block_weights != 0) continue;
       Random random(cols);
       const auto row = MakeWeights(random, type, 1, cols);
       std::vector<float> expected(cols), actual(cols);

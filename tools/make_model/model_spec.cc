@@ -86,10 +86,10 @@ absl::Status Validate(const ModelSpec& spec) {
   if (spec.tokenizer != "bpe" && spec.tokenizer != "spm") {
     return Invalid(fmt::format("tokenizer {}: bpe or spm", spec.tokenizer));
   }
-  constexpr WeightType kTypes[] = {WeightType::kF32, WeightType::kF16, WeightType::kBF16, WeightType::kQ8_0,
-                                   WeightType::kQ4_0};
+  constexpr WeightType kTypes[] = {WeightType::kF32,  WeightType::kF16,  WeightType::kBF16, WeightType::kQ8_0,
+                                   WeightType::kQ5_0, WeightType::kQ4_0, WeightType::kQ6_K, WeightType::kQ4_K};
   if (std::find(std::begin(kTypes), std::end(kTypes), spec.type) == std::end(kTypes)) {
-    return Invalid(fmt::format("type {}: F32, F16, BF16, Q8_0 or Q4_0", NameOf(spec.type)));
+    return Invalid(fmt::format("type {}: F32, F16, BF16, Q8_0, Q5_0, Q4_0, Q6_K or Q4_K", NameOf(spec.type)));
   }
   const uint32_t block = InfoOf(spec.type).block_weights;
   for (const uint64_t rows :

@@ -14,7 +14,7 @@ namespace bulkhead::tools {
 struct ModelSpec {
   std::string name = "random";
   std::string architecture = "llama";                   // llama or qwen3
-  engine::WeightType type = engine::WeightType::kQ8_0;  // F32, F16, BF16, Q8_0 or Q4_0; norms are always F32
+  engine::WeightType type = engine::WeightType::kQ8_0;  // of those the kernels know; norms are always F32
   uint32_t layers = 2;
   uint32_t embedding = 256;
   uint32_t feed_forward = 512;

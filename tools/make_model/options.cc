@@ -23,13 +23,13 @@ absl::Status ParseType(std::string_view text, engine::WeightType& out) {
   std::string name(text);
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
   using enum engine::WeightType;
-  for (const engine::WeightType type : {kF32, kF16, kBF16, kQ8_0, kQ4_0}) {
+  for (const engine::WeightType type : {kF32, kF16, kBF16, kQ8_0, kQ5_0, kQ4_0, kQ6_K, kQ4_K}) {
     if (NameOf(type) == name) {
       out = type;
       return absl::OkStatus();
     }
   }
-  return Invalid(fmt::format("--type: \"{}\" is none of f32, f16, bf16, q8_0, q4_0", text));
+  return Invalid(fmt::format("--type: \"{}\" is none of f32, f16, bf16, q8_0, q5_0, q4_0, q6_k, q4_k", text));
 }
 
 struct NumberOption {
@@ -97,7 +97,7 @@ std::string MakeModelHelp() {
   };
   line("--shape NAME", fmt::format("start from a known shape: {} (comes first)", fmt::join(ShapeNames(), ", ")));
   line("--arch NAME", "llama or qwen3");
-  line("--type NAME", "f32, f16, bf16, q8_0 or q4_0; norms stay f32");
+  line("--type NAME", "f32, f16, bf16, q8_0, q5_0, q4_0, q6_k or q4_k; norms stay f32");
   for (const NumberOption& number : kNumbers) line(fmt::format("{} N", number.name), number.help);
   line("--tokenizer NAME", "bpe (byte-level, qwen2 pre-tokeniser) or spm (byte fallback)");
   for (const FlagOption& flag : kFlags) line(flag.name, flag.help);

@@ -69,6 +69,59 @@ void FillQ4(double deviation, RandomBits& random, std::span<std::byte> out) {
   }
 }
 
+// As Q4_0 with one bit more.
+void FillQ5(double deviation, RandomBits& random, std::span<std::byte> out) {
+  const int exponent = ExponentOf(deviation / 9.23 / 1.53);
+  for (size_t at = 0; at + 22 <= out.size(); at += 22) {
+    const uint64_t bits = random.Next();
+    const uint16_t scale = HalfOf(exponent, (bits >> 32) & 1, static_cast<uint32_t>(bits));
+    const uint64_t high = random.Next();
+    Store(&out[at], &scale, sizeof(scale));
+    Store(&out[at + 2], &high, 4);
+    FillBytes(random, &out[at + 6], 16);
+  }
+}
+
+// Each block's minimum is its scale's factor times a half that is 7.5 scales, so that the weights' mean is 0. Factors
+// 0..63 have a root mean square of 36.5, the quants' deviation is 4.6.
+void FillQ4K(double deviation, RandomBits& random, std::span<std::byte> out) {
+  const int exponent = ExponentOf(deviation / 168 / 1.53);
+  for (size_t at = 0; at + 144 <= out.size(); at += 144) {
+    // 7.5 times a scale whose mantissa has three zeros at its end is a half; its mantissa's first bits say which.
+    const uint32_t mantissa = static_cast<uint32_t>(random.Next()) & 0x3f8;
+    const uint32_t product = (1024 + mantissa) * 15;  // times 2^(exponent - 11)
+    const int up = product >= 16384 ? 1 : 0;
+    const uint16_t halves[2] = {HalfOf(exponent, 0, mantissa), HalfOf(exponent + 2 + up, 0, product >> (3 + up))};
+    Store(&out[at], halves, sizeof(halves));
+    uint8_t factors[8];
+    FillBytes(random, reinterpret_cast<std::byte*>(factors), sizeof(factors));
+    uint8_t packed[12];
+    for (int i = 0; i < 4; ++i) {
+      const uint8_t low = factors[i] & 63;
+      const uint8_t high = factors[i + 4] & 63;
+      packed[i] = packed[i + 4] = static_cast<uint8_t>(low | (high >> 4) << 6);
+      packed[i + 8] = static_cast<uint8_t>((high & 15) | (high & 15) << 4);
+    }
+    Store(&out[at + 4], packed, sizeof(packed));
+    FillBytes(random, &out[at + 16], 128);
+  }
+}
+
+// Scales -32..31 and quants -32..31, both with a deviation of 18.5.
+void FillQ6K(double deviation, RandomBits& random, std::span<std::byte> out) {
+  const int exponent = ExponentOf(deviation / 342 / 1.53);
+  for (size_t at = 0; at + 210 <= out.size(); at += 210) {
+    std::byte* block = &out[at];
+    FillBytes(random, block, 208);
+    for (int i = 192; i < 208; ++i) {
+      const auto scale = static_cast<int8_t>((std::to_integer<int>(block[i]) & 63) - 32);
+      Store(block + i, &scale, 1);
+    }
+    const uint16_t scale = HalfOf(exponent, 0, static_cast<uint32_t>(random.Next()));
+    Store(block + 208, &scale, sizeof(scale));
+  }
+}
+
 }  // namespace
 
 uint64_t HashName(uint64_t seed, std::string_view name) {
@@ -88,6 +141,12 @@ void FillWeights(WeightType type, uint64_t row, RandomBits& random, std::span<st
       return FillFloats<uint16_t, 7, 127>(deviation, random, out);
     case WeightType::kQ8_0:
       return FillQ8(deviation, random, out);
+    case WeightType::kQ5_0:
+      return FillQ5(deviation, random, out);
+    case WeightType::kQ4_K:
+      return FillQ4K(deviation, random, out);
+    case WeightType::kQ6_K:
+      return FillQ6K(deviation, random, out);
     default:
       return FillQ4(deviation, random, out);
   }

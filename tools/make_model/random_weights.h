@@ -31,7 +31,7 @@ class RandomBits {
 
 uint64_t HashName(uint64_t seed, std::string_view name);
 
-// Fills `out`, whole blocks of `type` (F32, F16, BF16, Q8_0, Q4_0), with weights of rows `row` long.
+// Fills `out`, whole blocks of `type` (a type Validate knows), with weights of rows `row` long.
 void FillWeights(engine::WeightType type, uint64_t row, RandomBits& random, std::span<std::byte> out);
 
 // Fills `out` with F32 values between 0.75 and 1.25.

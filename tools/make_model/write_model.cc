@@ -15,8 +15,8 @@
 namespace bulkhead::tools {
 namespace {
 
-// A multiple of every block size (4, 2, 34, 18), of a few hundred KiB.
-constexpr size_t kChunkBytes = size_t{612} * 1024;
+// A multiple of every block size (4, 2, 34, 18, 22, 144, 210), somewhat below a MiB.
+constexpr size_t kChunkBytes = 942480;
 
 void AddKeys(const ModelSpec& spec, GgufWriter& writer) {
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", spec.architecture, name); };

@@ -24,7 +24,7 @@ std::string Make(const ModelSpec& spec) {
 
 TEST(MakeModel, WritesEveryTypeArchitectureAndTokenizer) {
   using enum engine::WeightType;
-  for (const engine::WeightType type : {kF32, kF16, kBF16, kQ8_0, kQ4_0}) {
+  for (const engine::WeightType type : {kF32, kF16, kBF16, kQ8_0, kQ5_0, kQ4_0, kQ6_K, kQ4_K}) {
     for (const char* architecture : {"llama", "qwen3"}) {
       ModelSpec spec;
       spec.type = type;
