@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kEndedIds = 4096;
 // While something waits for memory that others may give back without our knowing.
 constexpr Duration kSampleEvery = std::chrono::milliseconds(500);
-constexpr uint64_t kDataMargin = 64 << 20;
+[[maybe_unused]] constexpr uint64_t kDataMargin = 64 << 20;
 
 template <typename... Ts>
 struct Overloaded : Ts... {

@@ -30,6 +30,20 @@ absl::StatusOr<LoadedConfig> Load(const std::string& text) {
 
 std::string ErrorOf(const std::string& text) { return Message(Load(text).status()); }
 
+TEST(ConfigTest, NamesTheLineOfASectionThatIsNoName) {
+  const auto settings = ParseConfigText("[queue]\ntotal = 3\n[~paths]\n", "f.toml");
+  EXPECT_EQ(ReasonOf(settings.status()), Reason::kInvalidRequest);
+  EXPECT_NE(Message(settings.status()).find("f.toml:3"), std::string::npos) << Message(settings.status());
+}
+
+TEST(ConfigTest, TakesForeignLettersInStringsAndCommentsOnly) {
+  const auto taken = ParseConfigText("# caf\u00e9 \ufe0f\n[residency]\npin = ['\ufef5', \"\u00e9\"]\n", "f.toml");
+  ASSERT_TRUE(taken.ok()) << Message(taken.status());
+  EXPECT_EQ(taken->at(0).values, (std::vector<std::string>{"\ufef5", "\u00e9"}));
+  EXPECT_FALSE(ParseConfigText("[log]\n\ufef5 = 1\n", "f.toml").ok());
+  EXPECT_FALSE(ParseConfigText("[log]\nlevel\ufef5= 1\n", "f.toml").ok());
+}
+
 TEST(ConfigTest, AnEmptyFileGivesTheDefaults) {
   const auto loaded = Load("");
   ASSERT_TRUE(loaded.ok());
