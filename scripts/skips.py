@@ -20,6 +20,7 @@ HOLDS = {
     "no-avx512": lambda: "avx512_vnni" not in CPU_FLAGS,
     "no-shared-golden": lambda: not (ROOT.parent / "shared" / "golden").is_dir(),
     "no-systemd-nspawn": lambda: shutil.which("systemd-nspawn") is None or os.geteuid() != 0,
+    "no-autogroup": lambda: not pathlib.Path("/proc/self/autogroup").exists(),
     "not-root": lambda: os.geteuid() != 0,
     "sanitizer-no-memory-fence": lambda: True,  # only sanitizer builds contain this skip
 }

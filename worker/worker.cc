@@ -28,6 +28,7 @@
 #include "worker/fault_handlers.h"
 #include "worker/fence.h"
 #include "worker/generation_service.h"
+#include "worker/group_priority.h"
 #include "worker/heartbeat.h"
 #include "worker/hooks.h"
 #include "worker/model_load.h"
@@ -57,9 +58,10 @@ struct Threads {
 
 class Worker final : public ControlSession::Handler {
  public:
-  Worker(Hooks* hooks, std::vector<std::string> notes)
+  Worker(Hooks* hooks, std::vector<std::string> notes, GroupPriority priority)
       : hooks_(hooks),
         notes_(std::move(notes)),
+        priority_(std::move(priority)),
         session_(UniqueFd(ipc::kWorkerControl), &outbox_, &Writer()),
         configure_by_(SystemClock().Monotonic() + kConfigureDeadline) {}
 
@@ -78,6 +80,7 @@ class Worker final : public ControlSession::Handler {
   Duration OnTurn(Duration now) override;
 
  private:
+  Duration OnStage(Duration now);
   enum class Stage : uint8_t { kHello, kLoading, kServing, kStopping };
 
   void SendHello();
@@ -98,6 +101,7 @@ class Worker final : public ControlSession::Handler {
 
   Hooks* const hooks_;
   std::vector<std::string> notes_;
+  GroupPriority priority_;
   Stage stage_ = Stage::kHello;
   Outbox outbox_;
   ControlSession session_;
@@ -216,6 +220,11 @@ bool Worker::OnLoadProgress(std::string_view phase, uint64_t done, uint64_t tota
 }
 
 Duration Worker::OnTurn(Duration now) {
+  const Duration stage = OnStage(now);
+  return std::min(stage, priority_.OnTurn(now));
+}
+
+Duration Worker::OnStage(Duration now) {
   std::optional<absl::StatusOr<Loaded>> outcome;
   {
     const std::lock_guard lock(mutex_);
@@ -247,6 +256,7 @@ void Worker::FinishLoading(absl::StatusOr<Loaded> loaded) {
   At(HookPoint::kRunFilterMain);
   threads_->intake.Post([this] { At(HookPoint::kRunFilterThread); });
   stage_ = Stage::kServing;
+  priority_.Want(0);
   SendReady();
 }
 
@@ -309,11 +319,13 @@ void RunWorker(Hooks* hooks) {
   PrepareOutOfMemory(ipc::kWorkerControl, &Worker::Writer());
   std::vector<std::string> notes;
   std::string why;
+  GroupPriority priority = GroupPriority::OfThisProcess();
+  priority.Want(kLoaderNice);
   if ((hooks == nullptr || !hooks->fence_off()) && !FenceUnavailable(&why)) {
     if (absl::Status status = GiveUpPaths(&notes); !status.ok()) Die(ipc::kWorkerExitFence, Message(status));
   }
   // Never destroyed: the process ends without waiting for its threads.
-  auto* worker = new Worker(hooks, std::move(notes));
+  auto* worker = new Worker(hooks, std::move(notes), std::move(priority));
   std::_Exit(worker->Run());
 }
 

@@ -31,6 +31,12 @@ AS_ROOT = os.geteuid() == 0
 # A model that computes a token in some milliseconds, so that a test can act in the middle of a stream.
 SLOW = ("--arch qwen3 --type q8_0 --layers 8 --embedding 1024 --feed-forward 3072 --heads 16 --kv-heads 4 --head 64 "
         "--vocabulary 1024 --context 4096 --seed 7").split()
+# One whose tokens cost next to nothing, with room for many of them.
+TINY = ("--arch qwen3 --type q8_0 --layers 1 --embedding 64 --feed-forward 64 --heads 2 --kv-heads 1 --head 32 "
+        "--vocabulary 1024 --context 65536 --seed 5").split()
+# Little to compute and much to load: a large vocabulary.
+WIDE = ("--arch qwen3 --type q8_0 --layers 2 --embedding 256 --feed-forward 512 --heads 4 --kv-heads 2 --head 64 "
+        "--vocabulary 150000 --context 512 --seed 9").split()
 TALE = ("--arch qwen3 --type q8_0 --layers 2 --embedding 128 --feed-forward 256 --heads 4 --kv-heads 2 --head 32 "
         "--vocabulary 1024 --context 1024 --seed 3").split()
 
@@ -49,6 +55,10 @@ def prepare():
         else:
             make_model(TALE, SHARED / "tale.gguf")
         make_model(SLOW, SHARED / "slow.gguf")
+        make_model(WIDE, SHARED / "wide.gguf")
+        make_model(TINY, SHARED / "tiny.gguf")
+        for copy in ("tiny2", "tiny3", "tiny4"):
+            make_model(TINY, SHARED / f"{copy}.gguf")
         protos = ["bulkhead/v1/types.proto", "bulkhead/v1/client.proto"]
         subprocess.run(["protoc", "-I", ROOT / "proto", f"--python_out={PYTHON}", *protos], check=True)
 
@@ -71,11 +81,28 @@ def make_model(options, target):
     temporary.rename(target)
 
 
-def as_user(uid, command):
-    if not AS_ROOT:
+def as_user(uid, command, group=None, groups=()):
+    """`command` run by this uid, in GROUP unless another group is named, and in the supplementary `groups`."""
+    if not AS_ROOT or uid == 0:
         return [str(word) for word in command]
-    return ["setpriv", f"--reuid={uid}", f"--regid={GROUP}", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all",
-            "--no-new-privs", *[str(word) for word in command]]
+    more = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
+    return ["setpriv", f"--reuid={uid}", f"--regid={GROUP if group is None else group}", more, "--bounding-set=-all",
+            "--inh-caps=-all", "--no-new-privs", *[str(word) for word in command]]
+
+
+@contextlib.contextmanager
+def acting_as(uid, group=None):
+    """The kernel sees this process as another user meanwhile: for connections, whose peer is read when they are made."""
+    if not AS_ROOT:
+        yield
+        return
+    os.setegid(GROUP if group is None else group)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
 
 
 def check(condition, *what):
@@ -124,9 +151,10 @@ class Result:
 
 
 class Daemon:
-    """A running bulkheadd. `config` is TOML; further keyword arguments are for the second daemon of one directory."""
+    """A running bulkheadd. `config` is TOML; `directory` is given to the second daemon of one; `descriptors` is the most
+    it may have open."""
 
-    def __init__(self, config="", models=("tale", "slow"), directory=None, environment=None):
+    def __init__(self, config="", models=("tale", "slow"), directory=None, environment=None, descriptors=None):
         prepare()
         self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="bulkhead-e2e-", dir="/tmp"))
         self.owns_directory = directory is None
@@ -144,14 +172,24 @@ class Daemon:
             for path in (self.directory, self.directory / "models"):
                 os.chown(path, DAEMON_UID, GROUP)
         self.log_file = open(self.log_path, "wb")
+        limited = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
         self.process = subprocess.Popen(
-            as_user(DAEMON_UID, [BIN / "bulkheadd", "--config", self.config, "--socket", self.socket, "--models",
+            as_user(DAEMON_UID, [*limited, BIN / "bulkheadd", "--config", self.config, "--socket", self.socket, "--models",
                                  self.directory / "models", "--state", self.directory / "state"]),
             stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=self.log_file, env=environment or {}, cwd="/")
 
     @property
     def pid(self):
         return self.process.pid
+
+    def status(self, name):
+        """A number of /proc/PID/status, such as VmRSS in KiB."""
+        text = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        return int(text.split(f"{name}:")[1].split()[0])
+
+    def cpu_ticks(self):
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
 
     def __enter__(self):
         try:
@@ -178,12 +216,13 @@ class Daemon:
     def log(self):
         return self.log_path.read_text(errors="replace")
 
-    def command(self, *words, uid=DAEMON_UID):
-        return as_user(uid, [BIN / "bulkhead", "--socket", self.socket, *words])
+    def command(self, *words, uid=DAEMON_UID, group=None, groups=()):
+        return as_user(uid, [BIN / "bulkhead", "--socket", self.socket, *words], group, groups)
 
-    def run(self, *words, uid=DAEMON_UID, timeout=30, **more):
+    def run(self, *words, uid=DAEMON_UID, group=None, groups=(), timeout=30, **more):
         """Runs `bulkhead` to its end."""
-        done = subprocess.run(self.command(*words, uid=uid), capture_output=True, timeout=timeout, env={}, **more)
+        done = subprocess.run(self.command(*words, uid=uid, group=group, groups=groups), capture_output=True,
+                              timeout=timeout, env={}, **more)
         return Result(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     def ok(self, *words, **more):
@@ -269,10 +308,23 @@ class Wire:
         self.pb = client_pb2
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(20)
-        self.socket.connect(str(daemon.socket))
+        eventually(lambda: self.connected(str(daemon.socket)), "a place in the daemon's backlog", seconds=20)
         hello = self.frame(0)
         hello.hello.protocol_min = hello.hello.protocol_max = 1
-        self.send(hello)
+        with contextlib.suppress(BrokenPipeError):  # refused already: the reason can still be read
+            self.send(hello)
+
+    def connected(self, path):
+        try:
+            self.socket.connect(path)
+        except BlockingIOError:
+            return False
+        return True
+
+    @staticmethod
+    def types():
+        from bulkhead.v1 import types_pb2
+        return types_pb2
 
     def frame(self, request_id):
         frame = self.pb.ClientFrame()

@@ -2,9 +2,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -349,6 +353,32 @@ TEST(WorkerSession, WhileTheDaemonDoesNotReadTheSequencesPauseAndThenGoOn) {
   }
   ASSERT_TRUE(worker.Wait().has_value());
   EXPECT_EQ(worker.Wait()->signal, SIGABRT);
+}
+
+// Nice values of the process's threads, ascending.
+std::vector<int> NiceValues(pid_t pid) {
+  std::vector<int> values;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    std::ifstream file(task.path() / "stat");
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::istringstream rest(text.substr(text.rfind(')') + 2));
+    std::string word;
+    for (int field = 3; field <= 19; ++field) rest >> word;
+    values.push_back(std::stoi(word));
+  }
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+TEST(WorkerSession, TheLoadingThreadAloneStepsBackBehindThoseThatServe) {
+  WorkerProcess worker(Hooked());
+  ASSERT_TRUE(worker.Configure("hang-in-load"));
+  ASSERT_TRUE(worker.Await(WorkerFrame::kHeartbeat).has_value());
+  const std::vector<int> values = NiceValues(worker.pid());
+  ASSERT_GE(values.size(), 4u);
+  EXPECT_GE(values.back(), 10);
+  for (size_t i = 0; i + 1 < values.size(); ++i) EXPECT_EQ(values[i], values.front());
+  EXPECT_LT(values.front(), values.back());
 }
 
 }  // namespace
