@@ -18,6 +18,8 @@ std::string_view NameOf(UidResource resource) {
       return "requests in flight";
     case UidResource::kReceivedBytes:
       return "bytes of unfinished frames and waiting requests";
+    case UidResource::kQueuedBytes:
+      return "bytes that wait to be read";
   }
   return "?";
 }

@@ -31,8 +31,8 @@ class Access {
 // The group called `name`, or of that number; nullopt for an empty name. Asks the name service: not for the loop.
 absl::StatusOr<std::optional<gid_t>> ResolveGroup(const std::string& name);
 
-enum class UidResource : uint8_t { kConnections, kInFlight, kReceivedBytes };
-inline constexpr size_t kUidResources = 3;
+enum class UidResource : uint8_t { kConnections, kInFlight, kReceivedBytes, kQueuedBytes };
+inline constexpr size_t kUidResources = 4;
 
 class UidLedger;
 
@@ -52,6 +52,7 @@ class UidShare {
   }
   ~UidShare() { Reset(); }
   void Reset();
+  [[nodiscard]] bool held() const { return ledger_ != nullptr; }
 
  private:
   friend class UidLedger;

@@ -61,8 +61,20 @@ void Catalogue::OpenFound(const std::string& name, bool may_rescan, OpenDone don
           return Rescan([this, name, done](const auto&) { OpenFound(name, false, done); });
         }
         if (!opened->ok()) return done(opened->status());
-        done(OpenedModel{name, std::make_shared<const UniqueFd>(std::move((*opened)->fd)), (*opened)->identity});
+        done(Share(name, std::move(**opened)));
       });
+}
+
+// A thousand requests for one file hold one descriptor, not a thousand.
+OpenedModel Catalogue::Share(const std::string& name, OpenedFile opened) {
+  std::erase_if(shared_, [](const auto& entry) { return entry.second.file.expired(); });
+  Shared& known = shared_[name];
+  std::shared_ptr<const UniqueFd> file = known.file.lock();
+  if (file == nullptr || known.identity != opened.identity) {
+    file = std::make_shared<const UniqueFd>(std::move(opened.fd));
+    known = {opened.identity, file};
+  }
+  return {name, std::move(file), opened.identity};
 }
 
 absl::Status Catalogue::NotFound(const std::string& name) const {

@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,8 +38,9 @@ class Catalogue {
   // Walks the directories anew. Calls made while a walk runs share the next one.
   void Rescan(ScanDone done);
 
-  // A fresh read-only descriptor of the model's file. A name not known, or whose file has gone, causes one rescan.
-  // kModelNotFound names the directories; a model with a problem is kModelInvalid and says which.
+  // A read-only descriptor of the model's file as it is now, shared by all who use the very same file. A name not
+  // known, or whose file has gone, causes one rescan. kModelNotFound names the directories; a model with a problem is
+  // kModelInvalid and says which.
   void Open(const std::string& name, OpenDone done);
 
   // Of the last scan; may be empty before the first.
@@ -46,12 +48,18 @@ class Catalogue {
 
  private:
   void StartScan();
+  OpenedModel Share(const std::string& name, OpenedFile opened);
   void OpenFound(const std::string& name, bool may_rescan, OpenDone done);
   [[nodiscard]] absl::Status NotFound(const std::string& name) const;
 
   uv_loop_t* loop_;
   std::vector<std::string> directories_;
   std::shared_ptr<const ModelScan> scan_ = std::make_shared<ModelScan>();
+  struct Shared {
+    FileIdentity identity;
+    std::weak_ptr<const UniqueFd> file;
+  };
+  std::map<std::string, Shared> shared_;  // by name; those nobody uses any more go with the next opening
   bool scanning_ = false;
   std::vector<ScanDone> running_;
   std::vector<ScanDone> next_;

@@ -37,6 +37,12 @@ std::string RuntimeDirectory(const Surroundings& surroundings) {
   return runtime.starts_with('/') ? runtime + "/bulkhead" : fmt::format("/tmp/bulkhead-{}", surroundings.uid);
 }
 
+// A file's name and a flag's say what they are by themselves.
+std::string InWords(const LoadedConfig::Origin& origin) {
+  const bool plain = origin.source == kFromFile || origin.source == kFromConfD || origin.source == kFromFlag;
+  return plain ? origin.place : fmt::format("{} {}", origin.source, origin.place);
+}
+
 absl::Status CheckTogether(const Config& config) {
   if (config.breaker.max_backoff < config.breaker.backoff) {
     return Error(Reason::kInvalidRequest, "breaker.max_backoff: shorter than breaker.backoff");
@@ -58,12 +64,12 @@ LoadedConfig DefaultConfig(const Surroundings& surroundings) {
       system ? "/var/lib/bulkhead" : XdgDirectory(surroundings, "XDG_STATE_HOME", ".local/state") + "/bulkhead";
   if (const std::string given = FirstDirectory(Variable(surroundings, "STATE_DIRECTORY")); !given.empty()) {
     paths.state = given;
-    loaded.origins["paths.state"] = "environment STATE_DIRECTORY";
+    loaded.origins["paths.state"] = {kFromEnvironment, "STATE_DIRECTORY"};
   }
   std::string runtime = RuntimeDirectory(surroundings);
   if (const std::string given = FirstDirectory(Variable(surroundings, "RUNTIME_DIRECTORY")); !given.empty()) {
     runtime = given;
-    loaded.origins["paths.socket"] = "environment RUNTIME_DIRECTORY";
+    loaded.origins["paths.socket"] = {kFromEnvironment, "RUNTIME_DIRECTORY"};
   }
   paths.socket = runtime + "/bulkhead.sock";
   paths.models = {system ? "/var/lib/bulkhead/models"
@@ -87,7 +93,7 @@ absl::StatusOr<LoadedConfig> Apply(LoadedConfig base, const std::vector<Setting>
     if (!status.ok()) {
       return Error(Reason::kInvalidRequest, fmt::format("{}: {}: {}", setting.origin, setting.name, Message(status)));
     }
-    base.origins[setting.name] = setting.origin;
+    base.origins[setting.name] = {setting.source, setting.origin};
   }
   RETURN_IF_ERROR(CheckTogether(base.config));
   return base;
@@ -97,8 +103,13 @@ std::vector<ShownSetting> Show(const LoadedConfig& loaded) {
   std::vector<ShownSetting> shown;
   for (const ConfigKey& key : ConfigKeys()) {
     const auto origin = loaded.origins.find(std::string(key.name));
-    shown.push_back({std::string(key.name), FormatValue(key, loaded.config),
-                     origin == loaded.origins.end() ? "default" : origin->second});
+    ShownSetting setting{std::string(key.name), FormatValue(key, loaded.config), PlainValue(key, loaded.config),
+                         kFromDefault, std::string(kFromDefault)};
+    if (origin != loaded.origins.end()) {
+      setting.source = origin->second.source;
+      setting.origin = InWords(origin->second);
+    }
+    shown.push_back(std::move(setting));
   }
   return shown;
 }

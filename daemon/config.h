@@ -1,6 +1,6 @@
 // The daemon's configuration: one plain struct, and how it is put together from defaults, systemd's directories, a TOML
-// file, flags and what administrators set at run time. Values only; nothing here acts. Loop thread, or any thread for
-// the pure functions.
+// file and the pieces beside it, flags and what administrators set at run time. Values only; nothing here acts. Loop
+// thread, or any thread for the pure functions.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +64,7 @@ struct Config {
     Duration window = std::chrono::minutes(5);
     Duration backoff = std::chrono::seconds(10);
     Duration max_backoff = std::chrono::minutes(10);
+    Duration healthy = std::chrono::seconds(30);
     bool operator==(const Breaker&) const = default;
   } breaker;
   struct Limits {
@@ -72,7 +73,9 @@ struct Config {
     uint32_t in_flight_per_uid = 256;
     uint64_t request_bytes = 16ull << 20;           // one frame
     uint64_t received_bytes_per_uid = 64ull << 20;  // of unfinished frames and waiting requests
+    uint64_t queued_bytes_per_uid = 64ull << 20;    // that wait to be read, over all of a user's connections
     Duration linger = std::chrono::minutes(10);
+    Duration idempotency = std::chrono::minutes(1);  // a generation with an idempotency_key lingers at least so long
     bool operator==(const Limits&) const = default;
   } limits;
   struct Model {
@@ -89,17 +92,30 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
+// The kinds of places a value may come from, in the order in which later ones win.
+inline constexpr std::string_view kFromDefault = "default";
+inline constexpr std::string_view kFromEnvironment = "environment";
+inline constexpr std::string_view kFromFile = "file";
+inline constexpr std::string_view kFromConfD = "conf.d";
+inline constexpr std::string_view kFromFlag = "flag";
+inline constexpr std::string_view kFromRuntime = "runtime";
+
 // One value given for one key, and where it was given.
 struct Setting {
   std::string name;                 // "section.key"
   std::vector<std::string> values;  // one, or the elements of a list
   bool list = false;
-  std::string origin;  // "default", "/etc/…toml:12", "--socket", "environment STATE_DIRECTORY", "client of uid 0"
+  std::string origin;  // the place: "/etc/…toml:12", "--socket", "uid 0"
+  std::string_view source = kFromFile;
 };
 
 struct LoadedConfig {
+  struct Origin {
+    std::string_view source;  // one of kFrom…
+    std::string place;
+  };
   Config config;
-  std::map<std::string, std::string> origins;  // by key; a key not in it has its default
+  std::map<std::string, Origin> origins;  // by key; a key not in it has its default
 };
 
 // What decides the default paths.
@@ -122,12 +138,17 @@ absl::StatusOr<LoadedConfig> Apply(LoadedConfig base, const std::vector<Setting>
 
 // Settings of the TOML file at `path`. Unknown keys, wrong types and syntax errors name file and line.
 absl::StatusOr<std::vector<Setting>> ReadConfigFile(const std::string& path);
+// Settings of the *.toml in the directory "conf.d" beside `file`, in byte order of their names; hidden ones are left
+// out, and the directory need not exist.
+absl::StatusOr<std::vector<Setting>> ReadConfD(const std::string& file);
 absl::StatusOr<std::vector<Setting>> ParseConfigText(std::string_view text, const std::string& file_name);
 
 struct ShownSetting {
   std::string name;
-  std::string value;
-  std::string origin;
+  std::string value;  // as the file would have it
+  std::string text;   // as people and `policy set` write it: unquoted, lists with commas
+  std::string_view source;
+  std::string origin;  // source and place in words
 };
 // Every key with its value and where that came from, in the order of the shipped file.
 std::vector<ShownSetting> Show(const LoadedConfig& loaded);

@@ -16,6 +16,8 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
+
 #include "base/fd.h"
 #include "base/sys.h"
 #include "daemon/config.h"
@@ -105,6 +107,27 @@ absl::StatusOr<std::vector<Setting>> ReadConfigFile(const std::string& path) {
     }
   }
   return ParseConfigText(text, path);
+}
+
+absl::StatusOr<std::vector<Setting>> ReadConfD(const std::string& file) {
+  const size_t slash = file.rfind('/');
+  const std::string directory = (slash == std::string::npos ? std::string() : file.substr(0, slash + 1)) + "conf.d";
+  const UniqueFd fd(sys::Open(directory.c_str(), O_RDONLY | O_DIRECTORY));
+  if (fd.get() == -ENOENT) return std::vector<Setting>();
+  if (!fd.valid()) return ErrnoError(-fd.get(), directory);
+  std::vector<std::string> names;
+  if (const int error = sys::ListDirectory(fd.get(), &names); error < 0) return ErrnoError(-error, directory);
+  std::sort(names.begin(), names.end());
+  std::vector<Setting> settings;
+  for (const std::string& name : names) {
+    if (!name.ends_with(".toml") || name.starts_with('.')) continue;
+    ASSIGN_OR_RETURN(std::vector<Setting> piece, ReadConfigFile(fmt::format("{}/{}", directory, name)));
+    for (Setting& setting : piece) {
+      setting.source = kFromConfD;
+      settings.push_back(std::move(setting));
+    }
+  }
+  return settings;
 }
 
 }  // namespace bulkhead::daemon

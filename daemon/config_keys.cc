@@ -55,15 +55,18 @@ const std::array kKeys = {
     ConfigKey{"breaker.window", false, DurationKey{FIELD(breaker, window), seconds(1), hours(24)}},
     ConfigKey{"breaker.backoff", false, DurationKey{FIELD(breaker, backoff), milliseconds(1), hours(24)}},
     ConfigKey{"breaker.max_backoff", false, DurationKey{FIELD(breaker, max_backoff), milliseconds(1), hours(24)}},
+    ConfigKey{"breaker.healthy", false, DurationKey{FIELD(breaker, healthy), milliseconds(1), hours(24)}},
     ConfigKey{"limits.connections", false, CountKey{FIELD(limits, connections), 1, 60'000}},
     ConfigKey{"limits.connections_per_uid", false, CountKey{FIELD(limits, connections_per_uid), 1, 60'000}},
     ConfigKey{"limits.in_flight_per_uid", false, CountKey{FIELD(limits, in_flight_per_uid), 1, 60'000}},
     ConfigKey{"limits.request_bytes", false, BytesKey{FIELD(limits, request_bytes), 64 << 10, 64 * kMiB}},
     ConfigKey{"limits.received_bytes_per_uid", false,
               BytesKey{FIELD(limits, received_bytes_per_uid), kMiB, 1024 * kMiB}},
+    ConfigKey{"limits.queued_bytes_per_uid", false, BytesKey{FIELD(limits, queued_bytes_per_uid), kMiB, 1024 * kMiB}},
+    ConfigKey{"limits.idempotency", false, DurationKey{FIELD(limits, idempotency), seconds(1), hours(24)}},
     ConfigKey{"limits.linger", false, DurationKey{FIELD(limits, linger), seconds(0), hours(24)}},
     ConfigKey{"model.context", false, CountKey{FIELD(model, context), 16, 1u << 24}},
-    ConfigKey{"model.sequences", false, CountKey{FIELD(model, sequences), 1, 256}},
+    ConfigKey{"model.sequences", false, CountKey{FIELD(model, sequences), 1, 128}},
     ConfigKey{"model.kv_type", false, TextKey{FIELD(model, kv_type), kKvTypes}},
     ConfigKey{"model.threads", false, CountKey{FIELD(model, threads), 0, 1024}},
     ConfigKey{"log.level", false, TextKey{FIELD(log, level), kLevels}},
@@ -147,16 +150,23 @@ std::string Quoted(std::string_view text) {
   return out + '"';
 }
 
-std::string Format(const TextKey& key, Config& config) { return Quoted(key.field(config)); }
+std::string Plain(const TextKey& key, Config& config) { return key.field(config); }
+std::string Plain(const ListKey& key, Config& config) { return fmt::format("{}", fmt::join(key.field(config), ",")); }
+std::string Plain(const CountKey& key, Config& config) { return fmt::format("{}", key.field(config)); }
+std::string Plain(const ModeKey& key, Config& config) { return fmt::format("{:04o}", key.field(config)); }
+std::string Plain(const BytesKey& key, Config& config) { return FormatBytes(key.field(config)); }
+std::string Plain(const DurationKey& key, Config& config) { return FormatDuration(key.field(config)); }
+
+std::string Format(const CountKey& key, Config& config) { return Plain(key, config); }
 std::string Format(const ListKey& key, Config& config) {
   std::vector<std::string> quoted;
   for (const std::string& value : key.field(config)) quoted.push_back(Quoted(value));
   return fmt::format("[{}]", fmt::join(quoted, ", "));
 }
-std::string Format(const CountKey& key, Config& config) { return fmt::format("{}", key.field(config)); }
-std::string Format(const ModeKey& key, Config& config) { return fmt::format("\"{:04o}\"", key.field(config)); }
-std::string Format(const BytesKey& key, Config& config) { return Quoted(FormatBytes(key.field(config))); }
-std::string Format(const DurationKey& key, Config& config) { return Quoted(FormatDuration(key.field(config))); }
+template <typename Key>
+std::string Format(const Key& key, Config& config) {
+  return Quoted(Plain(key, config));
+}
 
 }  // namespace
 
@@ -177,6 +187,11 @@ std::string FormatValue(const ConfigKey& key, const Config& config) {
   // The table's accessors serve reading and writing; a copy keeps the caller's const.
   Config copy = config;
   return std::visit([&](const auto& kind) { return Format(kind, copy); }, key.kind);
+}
+
+std::string PlainValue(const ConfigKey& key, const Config& config) {
+  Config copy = config;
+  return std::visit([&](const auto& kind) { return Plain(kind, copy); }, key.kind);
 }
 
 }  // namespace bulkhead::daemon

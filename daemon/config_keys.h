@@ -52,5 +52,7 @@ absl::Status Assign(const ConfigKey& key, Config& config, const Setting& setting
 
 // The value as it would be written in the file.
 std::string FormatValue(const ConfigKey& key, const Config& config);
+// The same without quotes; elements of a list separated by commas.
+std::string PlainValue(const ConfigKey& key, const Config& config);
 
 }  // namespace bulkhead::daemon

@@ -15,7 +15,7 @@ struct ConfigSources {
   std::string file;  // empty: the default one, which need not exist
   std::vector<Setting> flags;
 
-  // Defaults, file, flags; the errors of ReadConfigFile and Apply.
+  // Defaults, file, conf.d, flags; the errors of ReadConfigFile and Apply.
   [[nodiscard]] absl::StatusOr<LoadedConfig> Load() const;
 };
 

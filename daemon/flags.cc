@@ -30,10 +30,10 @@ std::variant<Flags, int> ParseFlags(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
-  if (!socket.empty()) flags.settings.push_back({"paths.socket", {socket}, false, "--socket"});
-  if (!state.empty()) flags.settings.push_back({"paths.state", {state}, false, "--state"});
-  if (!worker.empty()) flags.settings.push_back({"paths.worker", {worker}, false, "--worker"});
-  if (!models.empty()) flags.settings.push_back({"paths.models", models, true, "--models"});
+  if (!socket.empty()) flags.settings.push_back({"paths.socket", {socket}, false, "--socket", kFromFlag});
+  if (!state.empty()) flags.settings.push_back({"paths.state", {state}, false, "--state", kFromFlag});
+  if (!worker.empty()) flags.settings.push_back({"paths.worker", {worker}, false, "--worker", kFromFlag});
+  if (!models.empty()) flags.settings.push_back({"paths.models", models, true, "--models", kFromFlag});
   return flags;
 }
 

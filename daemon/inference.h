@@ -71,6 +71,7 @@ class Inference : public std::enable_shared_from_this<Inference> {
   [[nodiscard]] uid_t uid() const { return traits_.uid; }
   [[nodiscard]] const std::string& idempotency_key() const { return traits_.idempotency_key; }
   [[nodiscard]] bool lingers() const { return traits_.linger > Duration(0); }
+  [[nodiscard]] size_t kept_bytes() const { return kept_bytes_; }
   [[nodiscard]] bool has_listener() const { return listener_ != nullptr; }
   [[nodiscard]] bool ended() const { return terminal_.has_value(); }
   // When it is to be forgotten (Clock::Monotonic); nullopt while it runs with a listener.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/sys.h"
 
@@ -34,7 +36,8 @@ std::shared_ptr<Inference> InferenceTable::Start(supervisor::OffloadRequest requ
   traits.model = request.model.name;
   traits.uid = request.uid;
   request.inference_id = traits.id;
-  auto inference = std::make_shared<Inference>(std::move(traits), offload_, clock_, [this] { ExpireDue(); });
+  const uid_t uid = request.uid;
+  auto inference = std::make_shared<Inference>(std::move(traits), offload_, clock_, [this, uid] { Changed(uid); });
   by_id_.emplace(inference->id(), inference);
   (void)inference->Attach(listener, 0);
   offload_.Stream(std::move(request), inference->MakeSink());
@@ -46,12 +49,34 @@ std::shared_ptr<Inference> InferenceTable::Find(std::string_view id) const {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Inference> InferenceTable::FindByKey(uid_t uid, std::string_view key) const {
-  if (key.empty()) return nullptr;
-  for (const auto& [id, inference] : by_id_) {
-    if (inference->uid() == uid && inference->lingers() && inference->idempotency_key() == key) return inference;
+void InferenceTable::Changed(uid_t uid) {
+  BoundKept(uid);
+  ExpireDue();
+}
+
+void InferenceTable::BoundKept(uid_t uid) {
+  std::vector<std::pair<Duration, ById::iterator>> kept;
+  size_t bytes = 0;
+  for (auto place = by_id_.begin(); place != by_id_.end(); ++place) {
+    const Inference& inference = *place->second;
+    if (inference.uid() != uid || !inference.ended() || inference.has_listener()) continue;
+    kept.emplace_back(inference.expires_at().value_or(Duration(0)), place);
+    bytes += inference.kept_bytes();
   }
-  return nullptr;
+  std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  size_t count = kept.size();
+  for (const auto& [expires, place] : kept) {
+    if (count <= kMaxKept && bytes <= kMaxKeptBytes) break;
+    --count;
+    bytes -= place->second->kept_bytes();
+    Erase(place);
+  }
+}
+
+InferenceTable::ById::iterator InferenceTable::Erase(ById::iterator place) {
+  const Inference& gone = *place->second;
+  if (!gone.idempotency_key().empty()) keys_.Forget(gone.uid(), gone.idempotency_key());
+  return by_id_.erase(place);
 }
 
 void InferenceTable::ExpireDue() {
@@ -66,7 +91,7 @@ void InferenceTable::ExpireDue() {
       next = std::min(next.value_or(*expires), *expires);
       ++place;
     } else {
-      place = by_id_.erase(place);
+      place = Erase(place);
       if (!inference->ended()) offload_.Cancel(inference->id(), supervisor::CancelCause::kClientGone);
     }
   }

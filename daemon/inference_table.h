@@ -1,5 +1,6 @@
 // Every generation the daemon has accepted and not yet forgotten, by id. Forgets those that ended and whose linger time
-// is over, and cancels those that nobody came back for. Loop thread only.
+// is over, and cancels those that nobody came back for. What one user's ended inferences keep for a client that may
+// come back is bounded in number and bytes; the oldest are forgotten first. Loop thread only.
 #pragma once
 
 #include <uv.h>
@@ -10,12 +11,17 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "daemon/idempotency_keys.h"
 #include "daemon/inference.h"
 
 namespace bulkhead::daemon {
 
 class InferenceTable {
  public:
+  // Of one user, ended and kept.
+  static constexpr size_t kMaxKept = 256;
+  static constexpr size_t kMaxKeptBytes = 64 << 20;
+
   InferenceTable(uv_loop_t* loop, const Clock& clock, supervisor::LocalGenerationOffload& offload);
   ~InferenceTable();
   InferenceTable(const InferenceTable&) = delete;
@@ -25,18 +31,23 @@ class InferenceTable {
   std::shared_ptr<Inference> Start(supervisor::OffloadRequest request, Inference::Traits traits,
                                    Inference::Listener* listener);
   [[nodiscard]] std::shared_ptr<Inference> Find(std::string_view id) const;
-  // A lingering one that this user began under this key; null for an empty key.
-  [[nodiscard]] std::shared_ptr<Inference> FindByKey(uid_t uid, std::string_view key) const;
+  [[nodiscard]] IdempotencyKeys& keys() { return keys_; }
 
   // Forgets and cancels what is due, and sets the timer for the rest.
   void ExpireDue();
   [[nodiscard]] size_t size() const { return by_id_.size(); }
 
  private:
+  using ById = std::map<std::string, std::shared_ptr<Inference>, std::less<>>;
+  void Changed(uid_t uid);
+  void BoundKept(uid_t uid);
+  ById::iterator Erase(ById::iterator place);
+
   uv_timer_t* timer_;  // owned by the loop until its close callback
   const Clock& clock_;
   supervisor::LocalGenerationOffload& offload_;
-  std::map<std::string, std::shared_ptr<Inference>, std::less<>> by_id_;
+  ById by_id_;
+  IdempotencyKeys keys_;
 };
 
 }  // namespace bulkhead::daemon

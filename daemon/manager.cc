@@ -10,6 +10,7 @@
 #include "daemon/config_keys.h"
 #include "daemon/doctor.h"
 #include "daemon/log.h"
+#include "supervisor/lifecycle.h"
 
 namespace bulkhead::daemon {
 namespace {
@@ -53,6 +54,7 @@ supervisor::SupervisionSettings SettingsOf(const Config& config) {
   out.breaker.window = config.breaker.window;
   out.breaker.backoff = config.breaker.backoff;
   out.breaker.max_backoff = config.breaker.max_backoff;
+  out.breaker.healthy = config.breaker.healthy;
   out.model.context = config.model.context;
   out.model.sequences = config.model.sequences;
   out.model.kv_type = config.model.kv_type;
@@ -63,6 +65,7 @@ supervisor::SupervisionSettings SettingsOf(const Config& config) {
 
 Manager::Manager(Options options)
     : loop_(options.loop),
+      descriptors_(options.descriptors),
       sources_(std::move(options.sources)),
       loaded_(std::move(options.loaded)),
       access_(sys::GetEuid(), options.admin_group),
@@ -125,7 +128,7 @@ absl::Status Manager::CreateOffload() {
   ASSIGN_OR_RETURN(offload_, supervisor::WorkerOffload::Create(std::move(options)));
   inferences_ = std::make_unique<InferenceTable>(loop_, clock_, *offload_);
   services_ = std::make_unique<Services>(
-      Services{sockets_, clock_, *offload_, catalogue_, *inferences_, uids_, events_, *this});
+      Services{sockets_, clock_, *offload_, catalogue_, *inferences_, uids_, events_, *this, descriptors_});
   server_ = std::make_unique<Server>(*services_);
   return absl::OkStatus();
 }
@@ -145,6 +148,13 @@ absl::Status Manager::Start() {
   return absl::OkStatus();
 }
 
+sigset_t Manager::HandledSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, number);
+  return set;
+}
+
 absl::Status Manager::WatchSignals() {
   const auto stop = [](uv_signal_t* handle, int) { static_cast<Manager*>(handle->data)->Stop(); };
   const auto reload = [](uv_signal_t* handle, int) {
@@ -154,6 +164,9 @@ absl::Status Manager::WatchSignals() {
                           uv_signal_start(&hangup_, reload, SIGHUP)}) {
     if (error < 0) return ErrnoError(-error, "uv_signal_start");
   }
+  // Also where whoever started us had them blocked.
+  const sigset_t handled = HandledSignals();
+  pthread_sigmask(SIG_UNBLOCK, &handled, nullptr);
   return absl::OkStatus();
 }
 
@@ -262,7 +275,13 @@ void Manager::ApplyPins() {
 
 void Manager::OnLifecycle(const supervisor::LifecycleEvent& event) {
   // The detail may quote a worker: it goes to those who may ask for events, not into the log.
-  LogInfo(fmt::format("{} {} model {}", event.subject, event.what, event.model));
+  const std::string line = fmt::format("{} {} model {}", event.subject, event.what, event.model);
+  // Of a request's life the log keeps its end and its hand-over to a worker.
+  using State = supervisor::RequestState;
+  const auto passing = {State::kQueued, State::kAdmitted, State::kDecode, State::kPaused};
+  const bool minor =
+      std::any_of(passing.begin(), passing.end(), [&](State state) { return event.what == supervisor::NameOf(state); });
+  minor ? LogDebug(line) : LogInfo(line);
   const auto& pins = loaded_.config.residency.pin;
   if (std::find(pins.begin(), pins.end(), event.model) != pins.end()) offload_->SetPinned(event.model, true);
   events_.Publish(event);

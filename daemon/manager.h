@@ -6,6 +6,7 @@
 #pragma once
 
 #include <uv.h>
+#include <csignal>
 
 #include <memory>
 #include <set>
@@ -31,6 +32,7 @@ class Manager final : public Control {
  public:
   struct Options {
     uv_loop_t* loop = nullptr;
+    DescriptorReserve descriptors;
     ConfigSources sources;
     LoadedConfig loaded;
     std::optional<gid_t> admin_group;
@@ -43,6 +45,10 @@ class Manager final : public Control {
   };
   static absl::StatusOr<std::unique_ptr<Manager>> Create(Options options);
   ~Manager() override;
+
+  // SIGTERM, SIGINT and SIGHUP: to be blocked from the first moment on, so that none of them ends the process before
+  // Start has set their handlers and unblocked them.
+  static sigset_t HandledSignals();
 
   // Serves from now on and tells systemd.
   absl::Status Start();
@@ -79,6 +85,7 @@ class Manager final : public Control {
   void Stopped();
 
   uv_loop_t* loop_;
+  const DescriptorReserve descriptors_;
   ConfigSources sources_;
   LoadedConfig loaded_;
   Access access_;

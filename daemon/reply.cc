@@ -47,6 +47,8 @@ void Fill(v1::ErrorEvent* out, const supervisor::OffloadError& error) {
   out->set_retryable(error.retryable);
   out->set_retry_after_ms(error.retry_after_ms);
   out->set_death_id(error.death_id);
+  out->set_length(error.length);
+  out->set_limit(error.limit);
   out->set_hint(error.hint.empty() ? std::string(HintFor(error.reason)) : error.hint);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "base/sys.h"
 #include "daemon/log.h"
@@ -79,9 +80,11 @@ void Server::AcceptSome() {
     if (fd == -EAGAIN || fd == -EWOULDBLOCK) return;
     if (fd == -EINTR || fd == -ECONNABORTED) continue;
     if (fd < 0) {
-      LogWarning(Message(ErrnoError(-fd, "accept")));
+      // Said once, not at each of the tries that follow.
+      if (!std::exchange(resting_, true)) LogWarning(Message(ErrnoError(-fd, "accept")));
       return RestLater();
     }
+    resting_ = false;
     Serve(UniqueFd(fd));
   }
 }
@@ -104,6 +107,9 @@ void Server::Serve(UniqueFd fd) {
 }
 
 void Server::Serve(UniqueFd fd, ipc::PeerCredentials peer) {
+  if (absl::Status scarce = services_.descriptors.CheckConnection(fd.get()); !scarce.ok()) {
+    return Refuse(std::move(fd), scarce);
+  }
   const Config::Limits& limits = services_.control.loaded().config.limits;
   if (sessions_.size() >= limits.connections) {
     return Refuse(std::move(fd),

@@ -43,6 +43,7 @@ class Server {
   void Refuse(UniqueFd fd, const absl::Status& why);
 
   Services& services_;
+  bool resting_ = false;  // the last accept failed
   Poll* poll_ = nullptr;  // owned by the loop until its close callbacks
   std::unordered_map<Session*, std::shared_ptr<Session>> sessions_;
 };

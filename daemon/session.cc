@@ -137,7 +137,7 @@ void Session::Dispatch(Ref ref, ReceivedFrame& received) {
     case v1::ClientFrame::kDoctor:
       return OnDoctor(ref);
     case v1::ClientFrame::kEvents:
-      return OnEvents(ref);
+      return OnEvents(ref, frame.events());
     case v1::ClientFrame::kReload:
       return OnReload(ref);
     default:
@@ -163,6 +163,25 @@ void Session::Send(v1::ServerFrame& frame, uint64_t request_id) {
   frame.set_request_id(request_id);
   // A connection that failed says so itself, through OnClosed.
   (void)socket_->Send(frame);
+  // While the client keeps up, nothing is queued and nothing is counted.
+  const size_t queued = socket_->queued_bytes();
+  if (queued == 0 && !queued_.held()) return;
+  queued_.Reset();
+  if (queued == 0) return;
+  auto share = services_.uids.Take(peer_.uid, UidResource::kQueuedBytes, queued,
+                                   services_.control.loaded().config.limits.queued_bytes_per_uid);
+  if (share.ok()) {
+    queued_ = *std::move(share);
+  } else {
+    socket_->Fail(share.status());
+  }
+}
+
+bool Session::Congested() const {
+  if (socket_ == nullptr || socket_->congested()) return true;
+  // Half of the limit is left for replies, which cannot wait.
+  return socket_->queued_bytes() > 0 && services_.uids.Held(peer_.uid, UidResource::kQueuedBytes) >
+                                            services_.control.loaded().config.limits.queued_bytes_per_uid / 2;
 }
 
 void Session::Reply(Ref ref, v1::ServerFrame frame) {
@@ -189,7 +208,14 @@ bool Session::MaySee(const std::string& model) const {
   return IsAdmin() || !model.starts_with("fd:") || OwnsPassed(model);
 }
 
-void Session::OnCongested(bool) {
+void Session::OnCongested(bool) { PumpAll(); }
+
+void Session::OnFlushed() {
+  queued_.Reset();
+  PumpAll();
+}
+
+void Session::PumpAll() {
   const std::shared_ptr<Session> self = shared_from_this();
   std::vector<std::shared_ptr<Inference>> listening;
   for (const auto& [id, request] : open_) {
@@ -207,8 +233,11 @@ void Session::OnBuffered(size_t bytes) {
   buffered_ = *std::move(share);
 }
 
-void Session::OnClosed(const absl::Status&) {
+void Session::OnClosed(const absl::Status& why) {
   const std::shared_ptr<Session> self = shared_from_this();
+  if (ReasonOf(why) == Reason::kLimitExceeded) {
+    LogWarning(fmt::format("connection of pid {} uid {} ended: {}", peer_.pid, peer_.uid, Message(why)));
+  }
   Over();
 }
 
@@ -230,6 +259,7 @@ void Session::Finish() {
 void Session::Over() {
   socket_.reset();
   buffered_.Reset();
+  queued_.Reset();
   while (!open_.empty()) CloseRequest(open_.begin()->first);
   if (ended_) std::exchange(ended_, nullptr)(this);
 }

@@ -14,6 +14,7 @@
 #include "daemon/access.h"
 #include "daemon/catalogue.h"
 #include "daemon/control.h"
+#include "daemon/descriptor_reserve.h"
 #include "daemon/event_hub.h"
 #include "daemon/inference_table.h"
 #include "ipc/frame_socket.h"
@@ -32,6 +33,7 @@ struct Services {
   UidLedger& uids;
   EventHub& events;
   Control& control;
+  DescriptorReserve descriptors = {};
 };
 
 inline constexpr uint32_t kProtocolVersion = 1;
@@ -53,6 +55,7 @@ class Session final : public ipc::FrameSocket::Listener, public std::enable_shar
   void OnClosed(const absl::Status& why) override;
   void OnMalformed(const absl::Status& why) override { End(why); }
   void OnCongested(bool congested) override;
+  void OnFlushed() override;
   void OnBuffered(size_t bytes) override;
 
  private:
@@ -83,6 +86,9 @@ class Session final : public ipc::FrameSocket::Listener, public std::enable_shar
   void Reply(Ref ref, v1::ServerFrame frame);
   void Fail(Ref ref, const absl::Status& status);
   void Over();
+  void PumpAll();
+  // Whether this client, or its user over all of his connections, has too much to read already.
+  [[nodiscard]] bool Congested() const;
   [[nodiscard]] bool IsAdmin() const { return services_.control.access().IsAdmin(peer_); }
   absl::Status RequireAdmin(std::string_view what) const;
   // Whether this user may see what belongs to `model`: others' passed files are nobody's business.
@@ -100,6 +106,8 @@ class Session final : public ipc::FrameSocket::Listener, public std::enable_shar
 
   // session_generate.cc: generations.
   void OnGenerate(Ref ref, ReceivedFrame& received);
+  void LookUpKey(Ref ref, std::shared_ptr<PendingGenerate> pending);
+  void LookUpModel(Ref ref, std::shared_ptr<PendingGenerate> pending);
   void StartGenerate(Ref ref, PendingGenerate& pending);
   void OnAttach(Ref ref, const v1::AttachRequest& request);
   void ListenTo(Ref ref, std::shared_ptr<Inference> inference, uint64_t from_index);
@@ -126,13 +134,15 @@ class Session final : public ipc::FrameSocket::Listener, public std::enable_shar
   void OnDeaths(Ref ref, const v1::DeathsRequest& request);
   void OnPolicy(Ref ref, const v1::PolicyRequest& request);
   void OnDoctor(Ref ref);
-  void OnEvents(Ref ref);
+  void OnEvents(Ref ref, const v1::EventsRequest& request);
+  void SendEvent(Ref ref, const supervisor::LifecycleEvent& event);
   void OnReload(Ref ref);
 
   Services& services_;
   const ipc::PeerCredentials peer_;
   UidShare connection_;
   UidShare buffered_;
+  UidShare queued_;
   std::function<void(Session*)> ended_;
   std::unique_ptr<ipc::FrameSocket> socket_;
   bool greeted_ = false;

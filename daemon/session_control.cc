@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/log.h"
 #include "daemon/reply.h"
@@ -47,7 +48,7 @@ void Session::OnPolicy(Ref ref, const v1::PolicyRequest& request) {
     absl::Status status = RequireAdmin("policy");
     std::vector<Setting> settings;
     for (const auto& [name, value] : request.set()) {
-      settings.push_back({name, {value}, false, fmt::format("client of uid {}", peer_.uid)});
+      settings.push_back({name, {value}, false, fmt::format("uid {}", peer_.uid), kFromRuntime});
     }
     if (status.ok()) status = services_.control.SetPolicy(settings);
     if (!status.ok()) return Fail(ref, status);
@@ -58,7 +59,8 @@ void Session::OnPolicy(Ref ref, const v1::PolicyRequest& request) {
   for (const ShownSetting& shown : Show(services_.control.loaded())) {
     v1::PolicyValue* value = reply->add_values();
     value->set_name(shown.name);
-    value->set_value(shown.value);
+    value->set_value(shown.text);
+    value->set_source(std::string(shown.source));
     value->set_origin(shown.origin);
   }
   Reply(ref, std::move(frame));
@@ -72,17 +74,31 @@ void Session::OnDoctor(Ref ref) {
   }));
 }
 
-void Session::OnEvents(Ref ref) {
-  Find(ref)->subscription =
-      services_.events.Subscribe(Guarded(ref, [ref](Session& self, const supervisor::LifecycleEvent& event) {
-        const std::shared_ptr<Inference> inference = self.services_.inferences.Find(event.subject);
-        const bool others = inference != nullptr && inference->uid() != self.peer_.uid && !self.IsAdmin();
-        // Whoever does not read loses lines rather than making the daemon keep them.
-        if (others || !self.MaySee(event.model) || self.socket_ == nullptr || self.socket_->congested()) return;
-        v1::ServerFrame frame;
-        Fill(frame.mutable_event(), event);
-        self.Send(frame, ref.id);
+void Session::OnEvents(Ref ref, const v1::EventsRequest& request) {
+  Find(ref)->subscription = services_.events.Subscribe(
+      Guarded(ref, [ref, model = request.model()](Session& self, const supervisor::LifecycleEvent& event) {
+        const bool others = event.uid && *event.uid != self.peer_.uid && !self.IsAdmin();
+        if (others || !self.MaySee(event.model) || (!model.empty() && event.model != model)) return;
+        self.SendEvent(ref, event);
       }));
+}
+
+// Whoever does not read loses lines rather than making the daemon keep them.
+void Session::SendEvent(Ref ref, const supervisor::LifecycleEvent& event) {
+  uint64_t& lost = Find(ref)->events_lost;
+  if (Congested()) {
+    ++lost;
+    return;
+  }
+  v1::ServerFrame frame;
+  if (lost > 0) {
+    frame.mutable_event()->set_at_unix_ns(services_.clock.Wall().count());
+    frame.mutable_event()->set_what("lost");
+    frame.mutable_event()->set_detail(fmt::format("{}", std::exchange(lost, 0)));
+    Send(frame, ref.id);
+  }
+  Fill(frame.mutable_event(), event);
+  Send(frame, ref.id);
 }
 
 void Session::OnReload(Ref ref) {

@@ -22,6 +22,10 @@ v1::ServerFrame Cancelled() {
 struct Session::PendingGenerate {
   supervisor::OffloadRequest request;
   Inference::Traits traits;
+  v1::ModelRef model;
+  UniqueFd descriptor;
+  uint64_t fingerprint = 0;
+  std::unique_ptr<IdempotencyKeys::Claim> claim;
 };
 
 void Session::OnGenerate(Ref ref, ReceivedFrame& received) {
@@ -29,9 +33,6 @@ void Session::OnGenerate(Ref ref, ReceivedFrame& received) {
   const Config& config = services_.control.loaded().config;
   Find(ref)->generating = true;
   if (services_.control.stopping()) return Fail(ref, Error(Reason::kShuttingDown, "the daemon is stopping"));
-  if (auto known = services_.inferences.FindByKey(peer_.uid, request.idempotency_key())) {
-    return ListenTo(ref, std::move(known), 0);
-  }
   auto checked = CheckGenerate(request, peer_.uid, services_.clock, config.limits.linger);
   if (!checked.ok()) return Fail(ref, checked.status());
   auto bytes =
@@ -42,9 +43,36 @@ void Session::OnGenerate(Ref ref, ReceivedFrame& received) {
   pending->traits.linger = std::chrono::milliseconds(request.linger_ms());
   pending->traits.idempotency_key = request.idempotency_key();
   pending->traits.received_bytes = *std::move(bytes);
-  WithModel(ref, request.model(), std::move(received.descriptor),
-            [ref, pending](Session& self, supervisor::ModelSource model) {
-              pending->request.model = std::move(model);
+  pending->model = request.model();
+  pending->descriptor = std::move(received.descriptor);
+  if (request.idempotency_key().empty()) return LookUpModel(ref, std::move(pending));
+  // A key without a time to come back in would be forgotten with the connection it is there to survive.
+  pending->traits.linger = std::max(pending->traits.linger, config.limits.idempotency);
+  const bool passed = pending->descriptor.valid();
+  pending->fingerprint =
+      FingerprintOf(request, passed ? supervisor::PassedModelName(pending->descriptor.get(), peer_.uid) : "");
+  LookUpKey(ref, std::move(pending));
+}
+
+void Session::LookUpKey(Ref ref, std::shared_ptr<PendingGenerate> pending) {
+  IdempotencyKeys& keys = services_.inferences.keys();
+  const std::string& key = pending->traits.idempotency_key;
+  auto use = keys.Look(peer_.uid, key, pending->fingerprint);
+  if (!use.ok()) return Fail(ref, use.status());
+  if (use->claim != nullptr) {
+    pending->claim = std::move(use->claim);
+    return LookUpModel(ref, std::move(pending));
+  }
+  if (auto known = services_.inferences.Find(use->inference_id)) return ListenTo(ref, std::move(known), 0);
+  keys.Wait(peer_.uid, key, Guarded(ref, [ref, pending](Session& self) { self.LookUpKey(ref, pending); }));
+}
+
+void Session::LookUpModel(Ref ref, std::shared_ptr<PendingGenerate> pending) {
+  const v1::ModelRef& model = pending->model;
+  UniqueFd descriptor = std::move(pending->descriptor);
+  WithModel(ref, model, std::move(descriptor),
+            [ref, pending = std::move(pending)](Session& self, supervisor::ModelSource source) {
+              pending->request.model = std::move(source);
               self.StartGenerate(ref, *pending);
             });
 }
@@ -57,6 +85,7 @@ void Session::StartGenerate(Ref ref, PendingGenerate& pending) {
   if (request->early_grant) request->inference->Grant(*request->early_grant);
   LogInfo(fmt::format("{} accepted: model {} uid {} pid {}", request->inference->id(), request->inference->model(),
                       peer_.uid, peer_.pid));
+  if (pending.claim != nullptr) pending.claim->Begun(request->inference->id());
 }
 
 void Session::OnAttach(Ref ref, const v1::AttachRequest& request) {

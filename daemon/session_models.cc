@@ -15,6 +15,7 @@ void Session::WithModel(Ref ref, const v1::ModelRef& model, UniqueFd descriptor,
       return Fail(ref, Error(Reason::kInvalidRequest, "model.passed: no descriptor came with the frame"));
     }
     if (const auto identity = CheckPassedFile(descriptor.get()); !identity.ok()) return Fail(ref, identity.status());
+    if (absl::Status scarce = services_.descriptors.CheckFile(descriptor.get()); !scarce.ok()) return Fail(ref, scarce);
     std::string name = supervisor::PassedModelName(descriptor.get(), peer_.uid);
     return ready(*this, {std::move(name), std::make_shared<const UniqueFd>(std::move(descriptor)), true, peer_.uid});
   }
@@ -22,6 +23,8 @@ void Session::WithModel(Ref ref, const v1::ModelRef& model, UniqueFd descriptor,
   services_.catalogue.Open(
       model.name(), Guarded(ref, [ref, ready = std::move(ready)](Session& self, absl::StatusOr<OpenedModel> opened) {
         if (!opened.ok()) return self.Fail(ref, opened.status());
+        absl::Status scarce = self.services_.descriptors.CheckFile(opened->file->get());
+        if (!scarce.ok()) return self.Fail(ref, scarce);
         ready(self, {opened->name, opened->file, false, 0});
       }));
 }

@@ -16,7 +16,7 @@ class Session::Request final : public Inference::Listener {
   ~Request() override;
 
   void Deliver(v1::ServerFrame frame) override { session_.Send(frame, ref_.id); }
-  [[nodiscard]] bool Congested() const override { return session_.socket_ == nullptr || session_.socket_->congested(); }
+  [[nodiscard]] bool Congested() const override { return session_.Congested(); }
   void Finished() override;
   void Replaced() override;
 
@@ -28,6 +28,7 @@ class Session::Request final : public Inference::Listener {
   std::optional<uint64_t> early_grant;   // came before there was an inference
   std::string load_id;                   // of a load under way
   uint64_t subscription = 0;             // of `events`
+  uint64_t events_lost = 0;              // since the last one sent
 
  private:
   Session& session_;

@@ -98,6 +98,10 @@ absl::Status FrameSocket::SendEncoded(std::string frame, UniqueFd descriptor) {
   return absl::OkStatus();
 }
 
+void FrameSocket::Fail(absl::Status why) {
+  if (open()) state_->Fail(std::move(why));
+}
+
 void FrameSocket::Close() {
   if (state_ == nullptr) return;
   State* state = state_;
@@ -180,6 +184,7 @@ void FrameSocket::State::AfterWrite() {
     congested = false;
     listener->OnCongested(false);
   }
+  if (!closing && !flushing && channel.queued_bytes() == 0) listener->OnFlushed();
 }
 
 void FrameSocket::State::Fail(absl::Status why) {

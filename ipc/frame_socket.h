@@ -47,6 +47,8 @@ class FrameSocket {
     virtual void OnBuffered(size_t bytes) { (void)bytes; }
     // The output queue rose over the high mark, or fell to the low one.
     virtual void OnCongested(bool congested) { (void)congested; }
+    // All that had been queued was written; from the loop only, and not where nothing had to wait.
+    virtual void OnFlushed() {}
   };
 
   struct Options {
@@ -70,6 +72,9 @@ class FrameSocket {
   // The same for a frame encoded by EncodeFrame or EncodePayload.
   absl::Status SendEncoded(std::string frame, UniqueFd descriptor = {});
 
+  // Ends the connection for the owner's reason: what is queued is dropped, what has arrived is still delivered, and
+  // OnClosed follows from the loop, never inside this call.
+  void Fail(absl::Status why);
   // Ends the connection now; what is queued is dropped and the listener hears nothing any more. Idempotent.
   void Close();
   // Reads no more and calls the listener no more, but sends what is queued, for at most `within_ms`. The FrameSocket

@@ -66,6 +66,12 @@ std::shared_ptr<const v1::Manifest> Inspector::Cached(const FileIdentity& identi
   return found == cache_.end() ? nullptr : found->second;
 }
 
+size_t Inspector::waiting() const {
+  size_t count = 0;
+  for (const auto& [identity, job] : jobs_) count += job->waiters.size();
+  return count;
+}
+
 void Inspector::Inspect(std::shared_ptr<const UniqueFd> file, const FileIdentity& identity, Done done) {
   if (stopped_) {
     loop_->Post([done = std::move(done)] { done(Error(Reason::kShuttingDown, "the daemon is stopping")); });

@@ -29,6 +29,8 @@ class Inspector {
   // Kills what runs; everyone is answered with kShuttingDown.
   void Stop();
   [[nodiscard]] size_t running() const { return jobs_.size(); }
+  // Callers that wait for an answer.
+  [[nodiscard]] size_t waiting() const;
 
  private:
   struct Job;

@@ -1,11 +1,16 @@
 #include "supervisor/offload.h"
 
+#include <absl/strings/cord.h>
 #include <fmt/format.h>
+
+#include <sstream>
 
 #include "base/sys.h"
 
 namespace bulkhead::supervisor {
 namespace {
+
+constexpr char kFiguresUrl[] = "bulkhead/figures";
 
 // Hears only what may happen before admission: a refusal. Once admitted, GenerateAdmitted has its own way to answer.
 class AdmissionSink final : public StreamSink {
@@ -37,9 +42,21 @@ OffloadError OffloadError::Of(Reason reason, std::string message) {
   return error;
 }
 
-OffloadError OffloadError::Of(const absl::Status& status) { return Of(ReasonOf(status), Message(status)); }
+OffloadError OffloadError::Of(const absl::Status& status) {
+  OffloadError error = Of(ReasonOf(status), Message(status));
+  if (const auto figures = status.GetPayload(kFiguresUrl); figures.has_value()) {
+    std::istringstream(std::string(*figures)) >> error.retry_after_ms >> error.length >> error.limit;
+  }
+  return error;
+}
 
-absl::Status OffloadError::ToStatus() const { return Error(reason, message); }
+absl::Status OffloadError::ToStatus() const {
+  absl::Status status = Error(reason, message);
+  if (retry_after_ms != 0 || limit != 0) {
+    status.SetPayload(kFiguresUrl, absl::Cord(fmt::format("{} {} {}", retry_after_ms, length, limit)));
+  }
+  return status;
+}
 
 std::string LocalGenerationOffload::NewInferenceId() {
   uint64_t number = 0;

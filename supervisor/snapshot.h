@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,6 +84,7 @@ struct LifecycleEvent {
   std::string_view what;  // a state or event name of the tables
   std::string model;
   std::string detail;
+  std::optional<uid_t> uid = {};  // of a request: whose it is
 };
 
 }  // namespace bulkhead::supervisor

@@ -52,10 +52,13 @@ struct OffloadError {
   uint64_t retry_after_ms = 0;
   uint64_t death_id = 0;  // 0 = no worker died of it
   std::string hint;       // the next command to try, may be empty
+  uint64_t length = 0;    // of kQueueFull: how many wait,
+  uint64_t limit = 0;     // and how many may
 
   // Retryable as the reason's table row says.
   static OffloadError Of(Reason reason, std::string message);
   static OffloadError Of(const absl::Status& status);
+  // Beside reason and message the status carries retry_after_ms, length and limit, which Of() takes out again.
   [[nodiscard]] absl::Status ToStatus() const;
 };
 

@@ -9,6 +9,7 @@
 
 #include "supervisor/machine_cpus.h"
 #include "supervisor/peaks.h"
+#include "supervisor/refusal.h"
 
 namespace bulkhead::supervisor {
 namespace {
@@ -122,7 +123,14 @@ void Supervisor::Warn(std::string text) {
 
 void Supervisor::Emit(const std::string& subject, std::string_view what, const std::string& model, std::string detail) {
   if (!options_.observer) return;
-  LifecycleEvent event{loop_.clock().Wall(), subject, what, model, std::move(detail)};
+  LifecycleEvent event{loop_.clock().Wall(), subject, what, model, std::move(detail), std::nullopt};
+  loop_.Post([this, event = std::move(event)] { options_.observer(event); });
+}
+
+void Supervisor::EmitState(const Inference& inference, std::string detail) {
+  if (!options_.observer) return;
+  LifecycleEvent event{loop_.clock().Wall(),         inference.id,      NameOf(inference.state),
+                       inference.request.model.name, std::move(detail), inference.request.uid};
   loop_.Post([this, event = std::move(event)] { options_.observer(event); });
 }
 
@@ -249,10 +257,7 @@ void Supervisor::OnQueued(const admission::QueuedAction& action) {
 void Supervisor::OnRefuse(const admission::RefuseAction& action) {
   Inference* inference = ByTicket(action.ticket);
   if (inference == nullptr) return;
-  OffloadError error = OffloadError::Of(action.refusal.reason, action.refusal.message);
-  error.hint = action.refusal.hint;
-  error.retry_after_ms = static_cast<uint64_t>(action.refusal.retry_after / std::chrono::milliseconds(1));
-  EndError(*inference, std::move(error));
+  EndError(*inference, ErrorOf(action.refusal));
 }
 
 void Supervisor::OnEvict(const admission::EvictAction& action) {

@@ -153,6 +153,7 @@ class Supervisor final : private Allocation::Host {
   void CheckShutdown();
   void GiveUpShutdown();
   void Emit(const std::string& subject, std::string_view what, const std::string& model, std::string detail = {});
+  void EmitState(const Inference& inference, std::string detail = {});
   void Warn(std::string text);
   [[nodiscard]] uint64_t NextBoot();
   void LoadPeaks();

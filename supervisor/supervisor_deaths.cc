@@ -113,7 +113,10 @@ void Supervisor::OnReady(Allocation& allocation) {
   // READY alone proves nothing: the breaker closes after healthy service.
   held->healthy_timer = std::make_unique<Timer>(loop_);
   held->healthy_timer->Arm(settings_.breaker.healthy, [this, model = allocation.plan().model] {
-    if (const auto still = models_.find(model); still != models_.end()) still->second.breaker.Healthy();
+    const auto still = models_.find(model);
+    if (still == models_.end() || still->second.breaker.state() != Breaker::State::kTrial) return;
+    still->second.breaker.Healthy();
+    Emit(model, "breaker-closed", model);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "supervisor/file_identity.h"
 #include "supervisor/model_facts.h"
+#include "supervisor/refusal.h"
 #include "supervisor/supervisor.h"
 
 namespace bulkhead::supervisor {
@@ -11,6 +12,12 @@ void Supervisor::Inspect(const ModelSource& model, std::function<void(absl::Stat
   const auto identity = IdentityOf(model.file == nullptr ? -1 : model.file->get());
   if (!identity.ok()) {
     loop_.Post([done = std::move(done), status = identity.status()] { done(status); });
+    return;
+  }
+  if (const size_t waiting = inspector_.waiting(); waiting >= settings_.queue.total) {
+    loop_.Post([done = std::move(done), full = QueueFull("headers to be read", waiting, settings_.queue.total)] {
+      done(full.ToStatus());
+    });
     return;
   }
   inspector_.Inspect(model.file, *identity, [this, done = std::move(done)](const Inspector::Result& result) {

@@ -7,6 +7,7 @@
 #include "bulkhead/v1/worker.pb.h"
 #include "supervisor/file_identity.h"
 #include "supervisor/model_facts.h"
+#include "supervisor/refusal.h"
 #include "supervisor/supervisor.h"
 
 namespace bulkhead::supervisor {
@@ -92,6 +93,7 @@ void Supervisor::Accept(std::unique_ptr<Inference> accepted) {
   }
   Inference& inference = *accepted;
   inferences_.emplace(inference.id, std::move(accepted));
+  EmitState(inference);
   if (stopping_) {
     EndError(inference, OffloadError::Of(Reason::kShuttingDown, "the daemon is stopping"));
     return;
@@ -125,11 +127,12 @@ void Supervisor::Identify(Inference& inference) {
     ++all;
     if (other->request.model.name == model.name) ++same;
   }
-  if (same > settings_.queue.per_model || all > settings_.queue.total) {
-    EndError(inference, OffloadError::Of(Reason::kQueueFull,
-                                         fmt::format("model {}: {} requests wait, limit {}", model.name, same - 1,
-                                                     same > settings_.queue.per_model ? settings_.queue.per_model
-                                                                                      : settings_.queue.total)));
+  if (same > settings_.queue.per_model) {
+    EndError(inference, QueueFull(fmt::format("model {}", model.name), same - 1, settings_.queue.per_model));
+    return;
+  }
+  if (all > settings_.queue.total) {
+    EndError(inference, QueueFull("all models together", all - 1, settings_.queue.total));
     return;
   }
   inference.queue_timer.Arm(inference.queue_until - loop_.now(), [this, &inference] {
@@ -166,10 +169,7 @@ void Supervisor::AskAdmission(Inference& inference) {
   ask.deadline = inference.queue_until;
   admission::Outcome outcome = Coordinator().Request(ask);
   if (!outcome.ticket) {
-    OffloadError error = OffloadError::Of(outcome.refusal.reason, outcome.refusal.message);
-    error.hint = outcome.refusal.hint;
-    error.retry_after_ms = static_cast<uint64_t>(outcome.refusal.retry_after / std::chrono::milliseconds(1));
-    EndError(inference, std::move(error));
+    EndError(inference, ErrorOf(outcome.refusal));
     return;
   }
   inference.ticket_id = outcome.ticket.id();
@@ -186,6 +186,7 @@ void Supervisor::OnGrant(const admission::GrantAction& action) {
   if (Step(inference.state, RequestEvent::kAdmit).action != RequestAction::kGrant) return;
   inference.state = RequestState::kAdmitted;
   inference.allocation = action.allocation;
+  EmitState(inference, held->process->plan().id);
   inference.context = held->process->context();
   // An idle worker is busy from here on: a release now has to let it finish.
   SyncBusy(*held);
@@ -268,7 +269,7 @@ void Supervisor::EndDone(Inference& inference, DoneEvent done) {
     loop_.Post([sink = inference.sink, done = std::move(done)] { sink->OnDone(done); });
   }
   inference.state = RequestState::kDone;
-  Emit(inference.id, NameOf(RequestState::kDone), inference.request.model.name);
+  EmitState(inference);
   Forget(inference);
 }
 
@@ -278,11 +279,11 @@ void Supervisor::EndError(Inference& inference, OffloadError error) {
     if (!inference.lost.has_value()) inference.lost = std::move(error);
     return;
   }
-  Emit(inference.id, NameOf(RequestState::kFailed), inference.request.model.name, std::string(NameOf(error.reason)));
+  inference.state = RequestState::kFailed;
+  EmitState(inference, std::string(NameOf(error.reason)));
   if (inference.sink != nullptr) {
     loop_.Post([sink = inference.sink, error = std::move(error)] { sink->OnError(error); });
   }
-  inference.state = RequestState::kFailed;
   Forget(inference);
 }
 

@@ -70,7 +70,7 @@ void Supervisor::Send(Inference& inference) {
   const bool generates = inference.kind == RequestKind::kGenerate;
   held->process->Send(generates ? GenerateFrame(inference) : TokenizeFrame(inference));
   UpdateProgress(*held);
-  Emit(inference.id, NameOf(inference.state), held->process->plan().model, held->process->plan().id);
+  EmitState(inference, held->process->plan().id);
   if (generates && inference.pause_wanted) Pause(inference.id, true);
 }
 
@@ -185,6 +185,7 @@ void Supervisor::BeginCancel(Inference& inference, EndCause cause) {
   }
   if (step.action != RequestAction::kCancelInWorker) return;
   inference.state = step.next;
+  EmitState(inference);
   Held* held = FindHeld(inference.allocation);
   if (held == nullptr) return;
   if (inference.kind == RequestKind::kTokenize) return;  // over in a moment, and cannot be stopped
@@ -248,6 +249,7 @@ bool Supervisor::Pause(std::string_view id, bool paused) {
   const RequestStep step = Step(inference.state, paused ? RequestEvent::kPause : RequestEvent::kResume);
   inference.state = step.next;
   if (step.action != RequestAction::kPause && step.action != RequestAction::kResume) return true;
+  EmitState(inference);
   Held* held = FindHeld(inference.allocation);
   if (held == nullptr) return true;
   v1::DaemonFrame frame;

@@ -1,12 +1,16 @@
 #include "daemon/config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "base/sys.h"
 #include "daemon/config_keys.h"
+#include "daemon/config_sources.h"
 #include "daemon/units.h"
 
 namespace bulkhead::daemon {
@@ -82,8 +86,8 @@ TEST(ConfigTest, AWrongTypeNamesTheKey) {
 }
 
 TEST(ConfigTest, AValueOutsideItsLimitsNamesValueAndLimit) {
-  EXPECT_THAT(ErrorOf("[model]\nsequences = 257\n"),
-              HasSubstr("model.sequences: '257' is not a whole number from 1 to 256"));
+  EXPECT_THAT(ErrorOf("[model]\nsequences = 129\n"),
+              HasSubstr("model.sequences: '129' is not a whole number from 1 to 128"));
   EXPECT_THAT(ErrorOf("[model]\nsequences = -1\n"), HasSubstr("'-1'"));
   EXPECT_THAT(ErrorOf("[budget]\nprofile = \"lavish\"\n"),
               HasSubstr("'lavish' is none of everyday, local_focused, custom"));
@@ -95,7 +99,8 @@ TEST(ConfigTest, AValueOutsideItsLimitsNamesValueAndLimit) {
 TEST(ConfigTest, LaterSettingsWinAndTheirOriginIsShown) {
   auto settings = ParseConfigText("[queue]\ntotal = 300\n", "a.toml");
   ASSERT_TRUE(settings.ok());
-  settings->push_back({"paths.socket", {"/tmp/s"}, false, "--socket"});
+  settings->push_back({"paths.socket", {"/tmp/s"}, false, "--socket", kFromFlag});
+  settings->push_back({"queue.wait", {"90s"}, false, "uid 0", kFromRuntime});
   const auto loaded = Apply(Defaults(), *settings);
   ASSERT_TRUE(loaded.ok());
   std::map<std::string, ShownSetting> shown;
@@ -103,8 +108,69 @@ TEST(ConfigTest, LaterSettingsWinAndTheirOriginIsShown) {
   EXPECT_EQ(shown["queue.total"].value, "300");
   EXPECT_EQ(shown["queue.total"].origin, "a.toml:2");
   EXPECT_EQ(shown["paths.socket"].value, "\"/tmp/s\"");
+  EXPECT_EQ(shown["queue.total"].source, "file");
   EXPECT_EQ(shown["paths.socket"].origin, "--socket");
-  EXPECT_EQ(shown["queue.wait"].origin, "default");
+  EXPECT_EQ(shown["paths.socket"].source, "flag");
+  EXPECT_EQ(shown["queue.wait"].origin, "runtime uid 0");
+  EXPECT_EQ(shown["queue.wait"].source, "runtime");
+  EXPECT_EQ(shown["queue.per_model"].origin, "default");
+  EXPECT_EQ(shown["queue.per_model"].source, "default");
+}
+
+TEST(ConfigTest, PeopleSeeValuesWithoutQuotes) {
+  const auto loaded = Load("[residency]\npin = [\"a\", \"b\"]\n[access]\nsocket_mode = \"0600\"\n");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  std::map<std::string, std::string> text;
+  for (const ShownSetting& setting : Show(*loaded)) text[setting.name] = setting.text;
+  EXPECT_EQ(text["residency.pin"], "a,b");
+  EXPECT_EQ(text["access.socket_mode"], "0600");
+  EXPECT_EQ(text["budget.profile"], "everyday");
+  EXPECT_EQ(text["limits.request_bytes"], "16 MiB");
+  EXPECT_EQ(text["queue.wait"], "2m");
+}
+
+class ConfDTest : public ::testing::Test {
+ protected:
+  ConfDTest() : directory_(std::filesystem::temp_directory_path() / fmt::format("confd-{}", sys::GetPid())) {
+    std::filesystem::create_directories(directory_);
+  }
+  ~ConfDTest() override { std::filesystem::remove_all(directory_); }
+  void Write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((directory_ / name).parent_path());
+    std::ofstream(directory_ / name) << text;
+  }
+  absl::StatusOr<LoadedConfig> Load(std::vector<Setting> flags = {}) {
+    return ConfigSources{{}, directory_ / "bulkhead.toml", std::move(flags)}.Load();
+  }
+  std::filesystem::path directory_;
+};
+
+TEST_F(ConfDTest, PiecesComeAfterTheFileInTheOrderOfTheirNamesAndBeforeFlags) {
+  Write("bulkhead.toml", "[queue]\ntotal = 70\nper_model = 7\n[model]\nsequences = 2\n");
+  Write("conf.d/20-b.toml", "[queue]\ntotal = 90\n");
+  Write("conf.d/10-a.toml", "[queue]\ntotal = 80\nper_model = 75\n");
+  Write("conf.d/.hidden.toml", "nonsense");
+  Write("conf.d/README", "nonsense");
+  const auto loaded = Load({{"model.sequences", {"3"}, false, "--flag", kFromFlag}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.queue.total, 90u);
+  EXPECT_EQ(loaded->config.queue.per_model, 75u);
+  EXPECT_EQ(loaded->config.model.sequences, 3u);
+  EXPECT_EQ(loaded->origins.at("queue.total").source, kFromConfD);
+  EXPECT_EQ(loaded->origins.at("queue.total").place, (directory_ / "conf.d/20-b.toml:2").string());
+}
+
+TEST_F(ConfDTest, AMistakeInAPieceNamesItAndItsLine) {
+  Write("bulkhead.toml", "");
+  Write("conf.d/a.toml", "[queue]\nlenght = 1\n");
+  EXPECT_THAT(Message(Load().status()), HasSubstr("conf.d/a.toml:2: unknown key queue.lenght"));
+}
+
+TEST_F(ConfDTest, AFileWithoutPiecesIsWhole) {
+  Write("bulkhead.toml", "[queue]\ntotal = 70\n");
+  const auto loaded = Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.queue.total, 70u);
 }
 
 TEST(ConfigTest, WhatIsShownReadsBackToTheSameConfiguration) {
@@ -144,7 +210,7 @@ TEST(ConfigTest, PathsFollowRootUserAndSystemd) {
   const LoadedConfig loaded = DefaultConfig(service);
   EXPECT_EQ(loaded.config.paths.socket, "/run/bulkhead/bulkhead.sock");
   EXPECT_EQ(loaded.config.paths.models.front(), "/var/lib/bulkhead/models");
-  EXPECT_EQ(loaded.origins.at("paths.state"), "environment STATE_DIRECTORY");
+  EXPECT_EQ(loaded.origins.at("paths.state").source, kFromEnvironment);
 }
 
 TEST(UnitsTest, DurationsAndSizesReadAndWriteTheSame) {

@@ -281,6 +281,100 @@ TEST_F(InferenceTest, TheSameIdempotencyKeyListensToTheSameInference) {
   EXPECT_EQ(Receive(*second).delta().text(), "same");
 }
 
+TEST_F(InferenceTest, ARepeatWhileTheFirstIsStillBeingLookedUpJoinsIt) {
+  v1::ClientFrame frame = Generate(1);
+  frame.mutable_generate()->set_idempotency_key("once");
+  auto first = Connect(kUser), second = Connect(kUser);
+  Send(*first, frame);
+  Send(*second, frame);
+  ASSERT_TRUE(loop_.RunUntil([&] { return !offload_.running.empty(); }));
+  offload_.Delta(0, "same");
+  EXPECT_EQ(Receive(*first).error().reason(), v1::REASON_CANCELLED);  // replaced by the second
+  EXPECT_EQ(Receive(*second).delta().text(), "same");
+  EXPECT_EQ(offload_.running.size(), 1u);
+}
+
+TEST_F(InferenceTest, AKeyWhoseFirstRequestFailedIsFreeForTheNext) {
+  v1::ClientFrame frame = Generate(1);
+  frame.mutable_generate()->mutable_model()->set_name("later");
+  frame.mutable_generate()->set_idempotency_key("once");
+  auto first = Connect(kUser);
+  Send(*first, frame);
+  EXPECT_EQ(Receive(*first).error().reason(), v1::REASON_MODEL_NOT_FOUND);
+  std::ofstream(directory_ / "later.gguf") << "weights";
+  frame.set_request_id(2);
+  Begin(*first, frame);
+  EXPECT_EQ(offload_.running.size(), 1u);
+}
+
+TEST_F(InferenceTest, AKeyAloneKeepsTheAnswerForARepeatAfterTheEnd) {
+  v1::ClientFrame frame = Generate(1);
+  frame.mutable_generate()->set_idempotency_key("once");
+  auto client = Connect(kUser);
+  Begin(*client, frame);
+  offload_.Started();
+  offload_.Delta(0, "all");
+  offload_.Done();
+  for (const bool repeated : {false, true}) {
+    if (repeated) Send(*client, frame);
+    EXPECT_TRUE(Receive(*client).has_started());
+    EXPECT_EQ(Receive(*client).delta().text(), "all");
+    EXPECT_TRUE(Receive(*client).has_done());
+  }
+  clock_.Advance(control_.config.config.limits.idempotency + std::chrono::seconds(1));
+  inferences_->ExpireDue();
+  Begin(*client, frame);
+  EXPECT_EQ(offload_.running.size(), 1u);
+}
+
+TEST_F(InferenceTest, AKeyIsOneUsersAndOneRequests) {
+  v1::ClientFrame frame = Generate(1);
+  frame.mutable_generate()->set_idempotency_key("once");
+  auto mine = Connect(kUser), others = Connect(kOther);
+  Begin(*mine, frame);
+  Begin(*others, frame);
+  EXPECT_EQ(offload_.running.size(), 2u);
+  v1::ClientFrame different = Generate(2, "something else");
+  different.mutable_generate()->set_idempotency_key("once");
+  Send(*mine, different);
+  const v1::ServerFrame refused = Receive(*mine);
+  EXPECT_EQ(refused.error().reason(), v1::REASON_INVALID_REQUEST);
+  EXPECT_THAT(refused.error().message(), HasSubstr("idempotency_key"));
+}
+
+TEST_F(InferenceTest, WhatOneUsersEndedInferencesKeepIsBounded) {
+  auto client = Connect(kUser);
+  for (size_t i = 0; i < InferenceTable::kMaxKept + 10; ++i) {
+    Begin(*client, Lingering(i + 1));
+    offload_.Done();
+    ASSERT_TRUE(Receive(*client).has_done());
+  }
+  EXPECT_EQ(inferences_->size(), InferenceTable::kMaxKept);
+}
+
+TEST_F(InferenceTest, AUserWithMuchUnreadOnOneConnectionIsPausedOnTheOthers) {
+  control_.config.config.limits.queued_bytes_per_uid = 1 << 20;
+  std::vector<std::unique_ptr<Client>> deaf;
+  uint64_t held = 0;
+  for (int i = 0; i < 8 && held <= (512 << 10); ++i) {
+    deaf.push_back(Connect(kUser));
+    Begin(*deaf.back(), Generate(1));
+    for (uint64_t n = 0; n < 200 && !Running().paused; ++n) offload_.Delta(n, std::string(32 << 10, 'x'));
+    held = uids_.Held(kUser, UidResource::kQueuedBytes);
+  }
+  ASSERT_GT(held, 512u << 10);
+  // With the user's half used up the next one pauses as soon as anything waits for it.
+  auto late = Connect(kUser);
+  Begin(*late, Generate(1));
+  uint64_t sent = 0;
+  while (!Running().paused && sent < 2000) offload_.Delta(sent++, std::string(1 << 10, 'x'));
+  EXPECT_TRUE(Running().paused);
+  EXPECT_LE(uids_.Held(kUser, UidResource::kQueuedBytes), 1u << 20);
+  for (uint64_t index = 0; index < sent; ++index) ASSERT_EQ(Receive(*late).delta().index(), index);
+  EXPECT_FALSE(Running().paused);
+  EXPECT_EQ(deaf.size(), sessions_.size() - 1) << "a connection was ended though its sequence could pause";
+}
+
 TEST_F(InferenceTest, ACancelWhileTheModelIsLookedUpIsAnswered) {
   auto client = Connect(kUser);
   v1::ClientFrame cancel;

@@ -4,6 +4,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <cerrno>
+
+#include "daemon/server.h"
+#include "ipc/unix_address.h"
 #include "tests/daemon/session_fixture.h"
 
 namespace bulkhead::daemon {
@@ -255,8 +260,29 @@ TEST_F(SessionTest, PolicyShowsValuesWithTheirOriginAndKeepsTheOldOnAnError) {
   for (const v1::PolicyValue& value : reply.values()) {
     if (value.name() != "queue.total") continue;
     EXPECT_EQ(value.value(), "99");
-    EXPECT_EQ(value.origin(), "client of uid 0");
+    EXPECT_EQ(value.origin(), "runtime uid 0");
   }
+}
+
+TEST_F(SessionTest, WhatWaitsToBeReadIsLimitedPerUser) {
+  control_.config.config.limits.queued_bytes_per_uid = 1 << 20;
+  for (int i = 0; i < 3000; ++i) {
+    offload_.resident.push_back({});
+    offload_.resident.back().model = std::string(100, 'm');
+  }
+  v1::ClientFrame ps;
+  ps.mutable_ps();
+  auto deaf = Connect(kUser);
+  auto other = Connect(kOther);
+  for (uint64_t id = 1; id <= 8 && sessions_.size() == 2; ++id) {
+    ps.set_request_id(id);
+    Send(*deaf, ps);
+    loop_.RunReady();
+  }
+  ASSERT_TRUE(loop_.RunUntil([&] { return sessions_.size() == 1; })) << "the connection that does not read goes on";
+  EXPECT_EQ(uids_.Held(kUser, UidResource::kQueuedBytes), 0u);
+  ps.set_request_id(1);
+  EXPECT_TRUE(Ask(*other, ps).has_ps());
 }
 
 TEST_F(SessionTest, LoadReportsProgressAndIsCancelledWithItsClient) {
@@ -289,6 +315,99 @@ TEST_F(SessionTest, EventsGoOnUntilCancelled) {
   Send(*client, cancel);
   EXPECT_EQ(Receive(*client).done().finish_reason(), v1::FINISH_REASON_CANCELLED);
   EXPECT_TRUE(Receive(*client).cancel().found());
+}
+
+TEST_F(SessionTest, EventsOfOthersRequestsAreForAdministrators) {
+  auto user = Connect(kUser), admin = Connect(kOther, {50});
+  v1::ClientFrame events;
+  events.set_request_id(1);
+  events.mutable_events();
+  Send(*user, events);
+  Send(*admin, events);
+  loop_.RunReady();
+  events_.Publish({Duration(5), "inf-1", "DONE", "demo", "", kOther});
+  events_.Publish({Duration(6), "inf-2", "DONE", "demo", "", kUser});
+  EXPECT_EQ(Receive(*user).event().subject(), "inf-2");
+  EXPECT_EQ(Receive(*admin).event().subject(), "inf-1");
+  EXPECT_EQ(Receive(*admin).event().subject(), "inf-2");
+}
+
+TEST_F(SessionTest, EventsCanBeOfOneModelOnly) {
+  auto client = Connect(kUser);
+  v1::ClientFrame events;
+  events.set_request_id(1);
+  events.mutable_events()->set_model("demo");
+  Send(*client, events);
+  loop_.RunReady();
+  events_.Publish({Duration(5), "other#1.1", "LOADING", "other", "", {}});
+  events_.Publish({Duration(6), "demo#1.2", "LOADING", "demo", "", {}});
+  EXPECT_EQ(Receive(*client).event().subject(), "demo#1.2");
+}
+
+TEST_F(SessionTest, WhoeverDoesNotReadEventsLosesSomeAndIsToldHowMany) {
+  auto client = Connect(kUser);
+  v1::ClientFrame events;
+  events.set_request_id(1);
+  events.mutable_events();
+  Send(*client, events);
+  loop_.RunReady();
+  const std::string detail(1000, 'd');
+  for (int i = 0; i < 2000; ++i) events_.Publish({Duration(i), "demo#1.1", "IDLE", "demo", detail, {}});
+  uint64_t seen = 0;
+  while (seen < 2000) {
+    // Published again and again, since the loss is told with the first line that fits.
+    loop_.RunReady();
+    events_.Publish({Duration(0), "demo#1.1", "BUSY", "demo", "", {}});
+    const v1::ServerFrame frame = Receive(*client);
+    ASSERT_TRUE(frame.has_event());
+    if (frame.event().what() == "lost") {
+      EXPECT_GE(std::stoull(frame.event().detail()), 2000 - seen);
+      return;
+    }
+    seen += frame.event().what() == "IDLE";
+  }
+  FAIL() << "nothing was lost, or nobody said so";
+}
+
+TEST_F(SessionTest, ADescriptorKeptForWorkersIsNotTakenByARequest) {
+  services_->descriptors = DescriptorReserve(16);
+  std::vector<UniqueFd> taken;
+  while (taken.empty() || taken.back().get() < 16) taken.emplace_back(sys::Open("/dev/null", O_RDONLY));
+  auto client = Connect(kUser);
+  const v1::ServerFrame refused = Ask(*client, Generate(1));
+  EXPECT_EQ(refused.error().reason(), v1::REASON_LIMIT_EXCEEDED);
+  EXPECT_THAT(refused.error().message(), ::testing::HasSubstr("descriptors"));
+}
+
+std::atomic<int> accepts_failed;
+std::atomic<bool> out_of_descriptors;
+
+int FailAccept(const char* call) {
+  if (std::string_view(call) != "Accept" || !out_of_descriptors) return 0;
+  ++accepts_failed;
+  return EMFILE;
+}
+
+TEST_F(SessionTest, RunningOutOfDescriptorsNeitherSpinsNorEndsTheService) {
+  const std::string path = (directory_ / "s").string();
+  auto listening = ipc::ListenUnix(path, 0600, 16);
+  ASSERT_TRUE(listening.ok()) << listening.status();
+  Server server(*services_);
+  ASSERT_TRUE(server.Listen(*std::move(listening)).ok());
+  accepts_failed = 0;
+  out_of_descriptors = true;
+  sys::SetFaultHook(&FailAccept);
+  auto waiting = ipc::ConnectUnix(path);
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  EXPECT_TRUE(loop_.RunUntil([&] { return accepts_failed > 0; }));
+  for (int i = 0; i < 50; ++i) loop_.RunReady();
+  // The socket is readable all along; only the timer may have let it try again.
+  EXPECT_LE(accepts_failed, 2);
+  EXPECT_EQ(server.sessions(), 0u);
+  out_of_descriptors = false;
+  EXPECT_TRUE(loop_.RunUntil([&] { return server.sessions() == 1; })) << "whoever waited was forgotten";
+  sys::SetFaultHook(nullptr);
+  server.StopListening();
 }
 
 TEST_F(SessionTest, AStoppingDaemonRefusesNewWork) {
