@@ -157,6 +157,18 @@ void AddById(Builder& builder) {
   add("show", "MODEL", "Show what a model's file says", &Show);
 }
 
+void AddPolicy(Builder& builder) {
+  auto options = std::make_shared<PolicyOptions>();
+  CLI::App* verb = builder.Verb("policy", "Show the policy in force and where each value comes from, or change it",
+                                [options](Session& session) { return Policy(session, *options); });
+  verb->require_subcommand(0, 1);
+  CLI::App* get = verb->add_subcommand("get", "Show some values");
+  get->add_option("NAME", options->get, "a value such as queue.wait, or a section such as queue [all]");
+  CLI::App* set = verb->add_subcommand("set", "Change values until the next reload or restart (administrators)");
+  set->add_option("NAME=VALUE", options->set, "such as queue.wait=30s")->required();
+  for (CLI::App* part : {get, set}) part->fallthrough();
+}
+
 void AddQueries(Builder& builder) {
   auto ps = std::make_shared<PsOptions>();
   CLI::App* verb = builder.Verb("ps", "Show what is resident and what memory it is charged",
@@ -176,10 +188,11 @@ void AddQueries(Builder& builder) {
                       [last](Session& session) { return Deaths(session, *last); });
   verb->add_option("--last", *last, "only the latest so many [all that are kept]");
 
-  auto set = std::make_shared<std::vector<std::string>>();
-  verb = builder.Verb("policy", "Show the policy in force and where each value comes from",
-                      [set](Session& session) { return Policy(session, *set); });
-  verb->add_option("NAME=VALUE", *set, "values to change first (administrators)");
+  AddPolicy(builder);
+  auto model = std::make_shared<std::string>();
+  verb = builder.Verb("events", "Print the lives of workers and requests as they happen, until Ctrl-C",
+                      [model](Session& session) { return Events(session, *model); });
+  verb->add_option("--model", *model, "only of this model");
   builder.Verb("doctor", "Check what the daemon found on this machine",
                [](Session& session) { return Doctor(session); });
   builder.Verb("version", "Show the versions of client and daemon", [](Session& session) { return Version(session); });

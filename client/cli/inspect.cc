@@ -59,6 +59,23 @@ std::string EndOf(const v1::Death& death) {
   return fmt::format("exit {}", death.exit_code());
 }
 
+// Leaves the values that `names` ask for, each the name of a value or of a section.
+absl::Status KeepNamed(const std::vector<std::string>& names, v1::PolicyReply* reply) {
+  if (names.empty()) return absl::OkStatus();
+  google::protobuf::RepeatedPtrField<v1::PolicyValue> kept;
+  for (const std::string& name : names) {
+    const int before = kept.size();
+    for (const v1::PolicyValue& value : reply->values()) {
+      if (value.name() == name || value.name().starts_with(name + ".")) *kept.Add() = value;
+    }
+    if (kept.size() == before) {
+      return Error(Reason::kInvalidRequest, fmt::format("policy: no value is called \"{}\"", name));
+    }
+  }
+  reply->mutable_values()->Swap(&kept);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ExitStatus Show(Session& session, const std::string& name) {
@@ -125,10 +142,10 @@ ExitStatus Deaths(Session& session, uint32_t last) {
   return kOk;
 }
 
-ExitStatus Policy(Session& session, const std::vector<std::string>& set) {
+ExitStatus Policy(Session& session, const PolicyOptions& options) {
   v1::ClientFrame frame;
   v1::PolicyRequest* request = frame.mutable_policy();
-  for (const std::string& assignment : set) {
+  for (const std::string& assignment : options.set) {
     const size_t equals = assignment.find('=');
     if (equals == std::string::npos || equals == 0) {
       return session.Fail(Error(Reason::kInvalidRequest, fmt::format("\"{}\" is not NAME=VALUE", assignment)));
@@ -137,7 +154,8 @@ ExitStatus Policy(Session& session, const std::vector<std::string>& set) {
   }
   const v1::ServerFrame answer = session.Call(std::move(frame));
   if (answer.has_error()) return session.Fail(answer.error());
-  const v1::PolicyReply& reply = answer.policy();
+  v1::PolicyReply reply = answer.policy();
+  if (absl::Status status = KeepNamed(options.get, &reply); !status.ok()) return session.Fail(status);
   if (session.json()) {
     session.PrintJson(reply);
     return kOk;
@@ -146,6 +164,23 @@ ExitStatus Policy(Session& session, const std::vector<std::string>& set) {
   for (const v1::PolicyValue& value : reply.values()) rows.push_back({value.name(), value.value(), value.origin()});
   session.Print(Table({"NAME", "VALUE", "FROM"}, rows, {}));
   session.Print(fmt::format("generation {}\n", reply.generation()));
+  return kOk;
+}
+
+ExitStatus Events(Session& session, const std::string& model) {
+  v1::ClientFrame frame;
+  frame.mutable_events()->set_model(model);
+  const auto show = [&](const v1::ServerFrame& received) {
+    if (!received.has_event()) return;
+    const v1::Event& event = received.event();
+    if (session.json()) return session.PrintJson(event);
+    session.Print(
+        Printable(fmt::format("{}  {:<22} {:<22} {}{}{}\n", LocalTime(event.at_unix_ns()), event.what(),
+                              event.subject(), event.model(), event.detail().empty() ? "" : "  ", event.detail())));
+  };
+  const v1::ServerFrame end = session.Call(std::move(frame), {}, show, Session::OnInterrupt::kCancel);
+  if (session.interrupted()) return kInterrupted;
+  if (end.has_error()) return session.Fail(end.error(), model);
   return kOk;
 }
 

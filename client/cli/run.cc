@@ -79,6 +79,7 @@ ExitStatus ChatLoop(Session& session, const RunOptions& options) {
     session.Print("> ");
     // SIGINT has its default action here, so Ctrl-C at the prompt ends the process.
     if (!std::getline(std::cin, line)) break;
+    session.LineWasEnded();
     if (line.empty()) continue;
     if (line == "/clear") {
       clear();

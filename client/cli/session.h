@@ -56,6 +56,8 @@ class Session {
 
   // `text` to stdout, flushed. A closed pipe ends the process silently, by SIGPIPE.
   void Print(std::string_view text);
+  // The user pressed Enter: the cursor is at a line's start again.
+  void LineWasEnded() { mid_line_ = false; }
   // One JSON object as a line.
   void PrintJson(const google::protobuf::Message& message, std::string_view event = {});
   // A line to stderr, "bulkhead: ..." in front, after clearing a progress line.

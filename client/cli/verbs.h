@@ -63,8 +63,13 @@ ExitStatus Models(Session& session);
 ExitStatus Show(Session& session, const std::string& model);
 ExitStatus Tokenize(Session& session, const std::string& model, const std::string& text);
 ExitStatus Deaths(Session& session, uint32_t last);
-// Reads the policy; with `set` ("name=value") changes it first.
-ExitStatus Policy(Session& session, const std::vector<std::string>& set);
+struct PolicyOptions {
+  std::vector<std::string> get;  // names, or sections; empty: everything
+  std::vector<std::string> set;  // "name=value", to be changed first
+};
+ExitStatus Policy(Session& session, const PolicyOptions& options);
+// Prints the lives of workers and requests as they happen, until Ctrl-C; `model`: this one's only.
+ExitStatus Events(Session& session, const std::string& model);
 ExitStatus Doctor(Session& session);
 ExitStatus Version(Session& session);
 

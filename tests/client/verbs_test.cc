@@ -194,10 +194,10 @@ TEST(Doctor, AFailedFindingIsAFailure) {
 TEST(Policy, ReadsAndSets) {
   v1::ServerFrame frame;
   frame.mutable_policy()->set_generation(3);
-  const Exchange exchange = Ask({"policy", "profile=custom", "--json"}, frame);
+  const Exchange exchange = Ask({"policy", "set", "profile=custom", "--json"}, frame);
   EXPECT_EQ(exchange.request.policy().set().at("profile"), "custom");
   EXPECT_EQ(json::parse(exchange.outcome.out)["generation"], 3);
-  EXPECT_EQ(Ask({"policy", "profile"}, frame).outcome.exit_code, 2);
+  EXPECT_EQ(Ask({"policy", "set", "profile"}, frame).outcome.exit_code, 2);
 }
 
 TEST(Unblock, SaysWhetherItWasBlocked) {
