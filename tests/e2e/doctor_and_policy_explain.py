@@ -10,8 +10,8 @@ with Daemon('[model]\nsequences = 3\n') as daemon:
     check(values["budget.profile"]["origin"] == "default", values["budget.profile"])
     before = daemon.json("policy")["generation"]
     if AS_ROOT:
-        check(daemon.run("policy", "budget.profile=local_focused", uid=ALICE).code == 8, "alice set the policy")
-    after = daemon.json("policy", "budget.profile=local_focused")
+        check(daemon.run("policy", "set", "budget.profile=local_focused", uid=ALICE).code == 8, "alice set the policy")
+    after = daemon.json("policy", "set", "budget.profile=local_focused")
     check(after["generation"] > before, after)
-    check({value["name"]: value["value"] for value in after["values"]}["budget.profile"].strip('"') == "local_focused", after)
-    check(daemon.run("policy", "no.such=1").code == 2, "an unknown key was taken")
+    check({value["name"]: value["value"] for value in after["values"]}["budget.profile"] == "local_focused", after)
+    check(daemon.run("policy", "set", "no.such=1").code == 2, "an unknown key was taken")
