@@ -247,6 +247,8 @@ void Session::End(const absl::Status& why) {
   v1::ServerFrame frame;
   Fill(frame.mutable_error(), why);
   Send(frame, 0);
+  // A last word is worth flushing; what would be held for a peer that does not read, uncounted, is not.
+  if (socket_ != nullptr && socket_->queued_bytes() > ipc::kOutputHighWater) socket_->Close();
   Finish();
 }
 

@@ -379,6 +379,29 @@ TEST_F(SessionTest, ADescriptorKeptForWorkersIsNotTakenByARequest) {
   EXPECT_THAT(refused.error().message(), ::testing::HasSubstr("descriptors"));
 }
 
+TEST_F(SessionTest, NothingIsHeldForAPeerThatSendsRubbishAndReadsNothing) {
+  for (int i = 0; i < 5000; ++i) {
+    offload_.resident.push_back({});
+    offload_.resident.back().model = std::string(200, 'm');
+  }
+  auto client = Connect(kUser);
+  v1::ClientFrame ps;
+  ps.set_request_id(1);
+  ps.mutable_ps();
+  Send(*client, ps);
+  loop_.RunReady();
+  EXPECT_GT(uids_.Held(kUser, UidResource::kQueuedBytes), 512u << 10);
+  ASSERT_TRUE(client->SendEncoded(std::string(4, '\0'), std::chrono::seconds(1)).ok());
+  ASSERT_TRUE(loop_.RunUntil([&] { return sessions_.empty(); }));
+  // The kernel's own buffer is all there is left of the reply.
+  size_t received = 0;
+  for (absl::StatusOr<ipc::ReceivedFrame> got = client->Receive(std::chrono::seconds(1)); got.ok();
+       got = client->Receive(std::chrono::seconds(1))) {
+    received += got->bytes.size();
+  }
+  EXPECT_LT(received, 512u << 10);
+}
+
 std::atomic<int> accepts_failed;
 std::atomic<bool> out_of_descriptors;
 
