@@ -8,7 +8,7 @@ from harness import Daemon, check, eventually, json
 CONFIG = """
 [breaker]
 deaths = 2
-backoff = "1s"
+backoff = "2s"
 healthy = "1s"
 """
 RUN = ("--json", "run", "tale", "Once", "--raw", "--max-tokens", "3", "--ignore-eos")
@@ -27,14 +27,14 @@ with Daemon(CONFIG, models=("tale",)) as daemon:
         kill_worker(daemon)
     blocked = daemon.run(*RUN)
     check(blocked.code == 3 and blocked.reply["reason"] == "BREAKER_OPEN", blocked.out)
-    check(0 < blocked.reply["retry_after_ms"] <= 1000 and "unblock tale" in blocked.reply["hint"], blocked.reply)
+    check(0 < blocked.reply["retry_after_ms"] <= 2000 and "unblock tale" in blocked.reply["hint"], blocked.reply)
     check([model["blocked"] for model in daemon.json("models")["models"]] == [True], "models does not say so")
 
     eventually(lambda: daemon.run(*RUN).code == 0, "the trial")
     kill_worker(daemon)
     blocked = daemon.run(*RUN)
     check(blocked.reply["reason"] == "BREAKER_OPEN", "one death in a trial did not block it again:", blocked.out)
-    check(1000 < blocked.reply["retry_after_ms"] <= 2000, "the backoff did not double:", blocked.reply)
+    check(2000 < blocked.reply["retry_after_ms"] <= 4000, "the backoff did not double:", blocked.reply)
 
     eventually(lambda: daemon.run(*RUN).code == 0, "the second trial")
     seen = []

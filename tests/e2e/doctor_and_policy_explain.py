@@ -1,6 +1,9 @@
-"""`doctor` reports on the machine; `policy` prints each value with its origin, and takes an administrator's change."""
+"""`doctor` reports on the machine; `policy` prints each value with its origin (default, file, conf.d, runtime), and takes an
+administrator's change, which lasts until the next reload."""
 
-from harness import ALICE, AS_ROOT, Daemon, check
+import signal
+
+from harness import ALICE, AS_ROOT, Daemon, check, eventually
 
 with Daemon('[model]\nsequences = 3\n') as daemon:
     findings = daemon.run("--json", "doctor").reply["findings"]
@@ -15,3 +18,17 @@ with Daemon('[model]\nsequences = 3\n') as daemon:
     check(after["generation"] > before, after)
     check({value["name"]: value["value"] for value in after["values"]}["budget.profile"] == "local_focused", after)
     check(daemon.run("policy", "set", "no.such=1").code == 2, "an unknown key was taken")
+
+    def value(name):
+        return daemon.json("policy", "get", name)["values"][0]
+    check(value("budget.profile")["source"] == "runtime", value("budget.profile"))
+    check(value("model.sequences")["source"] == "file" and value("queue.total")["source"] == "default", "sources")
+    check(daemon.run("policy", "get", "no.such").code == 2, "an unknown value was shown")
+    (daemon.directory / "conf.d").mkdir()
+    (daemon.directory / "conf.d" / "10-more.toml").write_text("[queue]\ntotal = 300\n[model]\nsequences = 2\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    eventually(lambda: value("queue.total")["value"] == "300", "the reload")
+    check(value("model.sequences")["value"] == "2" and value("model.sequences")["source"] == "conf.d", "conf.d")
+    check(value("model.sequences")["origin"].endswith("conf.d/10-more.toml:4"), value("model.sequences"))
+    check(value("budget.profile") == {"name": "budget.profile", "value": "everyday", "origin": "default",
+                                      "source": "default"}, value("budget.profile"))

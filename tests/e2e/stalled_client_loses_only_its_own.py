@@ -22,7 +22,12 @@ with Daemon(CONFIG, models=("tiny",)) as daemon:
         deaf.send(deaf.generate(request_id, "tiny", "Once", 39000))
     eventually(lambda: len([info for info in requests(daemon).values() if info["state"] == "PAUSED"]) == 2,
                "both of the client's sequences to pause", seconds=60)
-    produced = {name: info["produced"] for name, info in requests(daemon).items()}
+
+    def settled():
+        # What was under way when they paused still comes.
+        first, second = ({name: info["produced"] for name, info in requests(daemon).items()} for _ in range(2))
+        return first if first == second else None
+    produced = eventually(settled, "what was under way to have come")
 
     other = daemon.ok("--json", "run", "tiny", "Once", "--raw", "--ignore-eos", "--max-tokens", "3000")
     check(other.reply["usage"]["completion_tokens"] == 3000, other.reply)
