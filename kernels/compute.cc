@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/run_rows.h"
+
 namespace bulkhead::kernels {
 namespace {
 
@@ -14,27 +16,10 @@ constexpr size_t kDecodeChunkBytes = 64 * 1024;
 constexpr uint32_t kDecodeTokens = 8;
 constexpr uint32_t kRowsMultiple = 16;
 
-// Elementwise work below this many floats a chunk is not worth a second thread's attention.
-constexpr size_t kElementChunk = 8192;
-
-uint32_t CeilDiv(size_t a, size_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
-
 uint32_t RowsPerChunk(const MatMulTask& task) {
   if (task.x.tokens > kDecodeTokens) return kRowsMultiple;
   const size_t rows = kDecodeChunkBytes / std::max<size_t>(task.weights.row_bytes, 1) / kRowsMultiple * kRowsMultiple;
   return static_cast<uint32_t>(std::max<size_t>(rows, kRowsMultiple));
-}
-
-// Runs work(first row, row after the last) over `rows` rows of `floats_each`, several rows a chunk where they are
-// short.
-template <typename Work>
-void RunRows(ComputePool& pool, uint32_t rows, size_t floats_each, const Work& work) {
-  const uint32_t per_chunk = static_cast<uint32_t>(
-      std::clamp<size_t>(kElementChunk / std::max<size_t>(floats_each, 1), 1, std::max(rows, 1u)));
-  pool.Run(CeilDiv(rows, per_chunk), [&](uint32_t chunk, const ComputePool::Worker&) {
-    const uint32_t begin = chunk * per_chunk;
-    work(begin, std::min(begin + per_chunk, rows));
-  });
 }
 
 }  // namespace

@@ -59,6 +59,32 @@ struct AttentionShape {
 // Scratch a thread needs for matrices of up to `max_cols` columns and this attention.
 size_t ThreadScratchBytes(uint32_t max_cols, uint32_t query_heads_per_kv_head, uint32_t head_size);
 
+// The tokens of one sequence in one step, and where a recurrent layer's state before and after them stands.
+struct StateSpan {
+  const float* before;
+  float* after;
+  uint32_t first_token;
+  uint32_t tokens;
+};
+
+// A layer's convolution: the state is its last taps - 1 inputs, row by row.
+struct ConvShape {
+  const float* weights;  // [taps][channels]
+  const float* bias;     // may be null
+  uint32_t taps;
+  uint32_t channels;
+  bool silu;
+};
+
+// Both scans: head h's state begins h * rows * columns floats after the layer's.
+struct ScanShape {
+  uint32_t heads;
+  uint32_t rows;     // of the state, and values of a head
+  uint32_t columns;  // a multiple of 16, at most kScanStateMax
+  uint32_t groups;   // heads of b and c, or of q and k; divides heads
+  bool tiled;        // head h takes group h mod groups, else h div (heads / groups)
+};
+
 class Compute {
  public:
   // Both outlive the Compute.
@@ -97,6 +123,36 @@ class Compute {
 
   // x += scale * y
   void AddScaled(const ConstRows& y, float scale, const Rows& x) const;
+
+  // x *= factor
+  void Scale(const Rows& x, float factor) const;
+
+  // out = x * y; out may be either.
+  void Multiply(const ConstRows& x, const ConstRows& y, const Rows& out) const;
+
+  // x = 1 / (1 + exp(-x)); the second form leaves that in `gate` and multiplies x by it.
+  void Sigmoid(const Rows& x) const;
+  void SigmoidMul(const Rows& gate, const Rows& x) const;
+
+  // x = log(1 + exp(x + bias))
+  void Softplus(const Rows& x, const float* bias) const;
+
+  // x = exp(x * factors[k])
+  void ExpOfProducts(const Rows& x, const float* factors) const;
+
+  // Each row by itself: x = x * (factor / max(sqrt(x . x), epsilon)).
+  void UnitNorm(const Rows& x, float epsilon, float factor) const;
+
+  // x (count = channels) into out, which overlaps nothing, and each span's last inputs into its state.
+  void Convolve(const ConvShape& shape, std::span<const StateSpan> spans, const ConstRows& x, const Rows& out) const;
+
+  // x and out hold heads * rows floats, b and c groups * columns, step a float a head; a and d one a head.
+  void Scan(const ScanShape& shape, std::span<const StateSpan> spans, const ConstRows& x, const ConstRows& b,
+            const ConstRows& c, const ConstRows& step, const float* a, const float* d, const Rows& out) const;
+
+  // v and out hold heads * rows floats, q and k groups * columns; keep and beta a float a head.
+  void DeltaScan(const ScanShape& shape, std::span<const StateSpan> spans, const ConstRows& q, const ConstRows& k,
+                 const ConstRows& v, const ConstRows& keep, const ConstRows& beta, const Rows& out) const;
 
  private:
   const KernelTable& kernels_;

@@ -81,6 +81,65 @@ struct AttentionTask {
 constexpr uint32_t kAttentionTokens = 8;
 constexpr uint32_t kAttentionHeadSizeMax = 256;
 
+// A causal convolution over the tokens of one sequence, each channel by itself: tap k of `taps` meets the input of
+// taps - 1 - k tokens before. `out` overlaps nothing.
+struct ConvTask {
+  const float* x;  // row t at x + t * x_stride
+  size_t x_stride;
+  const float* before;  // taps - 1 rows: the inputs before x's first
+  size_t before_stride;
+  const float* weights;  // tap k at weights + k * weight_stride
+  size_t weight_stride;
+  const float* bias;  // may be null
+  bool silu;          // out = silu(what the taps gave)
+  uint32_t taps;
+  uint32_t channels;
+  uint32_t tokens;
+  float* out;
+  size_t out_stride;
+};
+
+// One head of a selective state space, over the tokens of one sequence:
+// state_i = exp(step * a) * state_i + x_i * step * b; out_i = state_i . c + d * x_i
+struct ScanTask {
+  float* state;      // [head][columns], carried on in place
+  uint32_t head;     // rows
+  uint32_t columns;  // a multiple of 16, at most kScanStateMax
+  uint32_t tokens;
+  const float* x;  // `head` floats a token
+  size_t x_stride;
+  const float* b;  // `columns` floats a token, c likewise
+  const float* c;
+  size_t bc_stride;
+  const float* step;  // one a token
+  size_t step_stride;
+  float a;
+  float d;
+  float* out;  // as x
+  size_t out_stride;
+};
+
+// One head of the gated delta rule, over the tokens of one sequence:
+// state_j *= keep; state_j += k * (v_j - state_j . k) * beta; out_j = state_j . q
+struct DeltaTask {
+  float* state;      // [values][columns], carried on in place
+  uint32_t values;   // rows
+  uint32_t columns;  // a multiple of 16, at most kScanStateMax
+  uint32_t tokens;
+  const float* q;  // `columns` floats a token, k likewise
+  const float* k;
+  size_t qk_stride;
+  const float* v;  // `values` floats a token
+  size_t v_stride;
+  const float* keep;  // one a token, beta likewise
+  const float* beta;
+  size_t gate_stride;
+  float* out;  // as v
+  size_t out_stride;
+};
+
+constexpr uint32_t kScanStateMax = 1024;
+
 struct KernelTable {
   const char* name;
 
@@ -120,6 +179,11 @@ struct KernelTable {
 
   // Floats into the KV cache's type, round to nearest even.
   void (*store_kv)(const float* x, uint32_t count, KvType type, void* out);
+
+  // Recurrent layers.
+  void (*convolve)(const ConvTask* task);
+  void (*scan)(const ScanTask* task);
+  void (*delta_scan)(const DeltaTask* task);
 };
 
 // Scratch of one thread for matrices of up to `cols` columns, and for attention.

@@ -398,6 +398,54 @@ void Attention(const AttentionTask* task, void* /*scratch*/) {
   }
 }
 
+void Convolve(const ConvTask* task) {
+  for (uint32_t t = 0; t < task->tokens; ++t) {
+    for (uint32_t c = 0; c < task->channels; ++c) {
+      float sum = 0.0f;
+      for (uint32_t k = 0; k < task->taps; ++k) {
+        const uint32_t row = t + k;  // counted from the first row of `before`
+        const float x = row < task->taps - 1 ? task->before[row * task->before_stride + c]
+                                             : task->x[(row - (task->taps - 1)) * task->x_stride + c];
+        sum = Fma(task->weights[k * task->weight_stride + c], x, sum);
+      }
+      if (task->bias != nullptr) sum += task->bias[c];
+      task->out[t * task->out_stride + c] = task->silu ? sum / (1.0f + Exp(-sum)) : sum;
+    }
+  }
+}
+
+void Scan(const ScanTask* task) {
+  for (uint32_t t = 0; t < task->tokens; ++t) {
+    const float step = task->step[t * task->step_stride];
+    const float keep = Exp(step * task->a);
+    const float* b = task->b + t * task->bc_stride;
+    for (uint32_t i = 0; i < task->head; ++i) {
+      float* state = task->state + size_t{i} * task->columns;
+      const float x = task->x[t * task->x_stride + i];
+      const float in = x * step;
+      for (uint32_t k = 0; k < task->columns; ++k) state[k] = Fma(state[k], keep, b[k] * in);
+      const float seen = Dot(state, task->c + t * task->bc_stride, task->columns);
+      task->out[t * task->out_stride + i] = Fma(task->d, x, seen);
+    }
+  }
+}
+
+void DeltaScan(const DeltaTask* task) {
+  for (uint32_t t = 0; t < task->tokens; ++t) {
+    const float keep = task->keep[t * task->gate_stride];
+    const float beta = task->beta[t * task->gate_stride];
+    const float* key = task->k + t * task->qk_stride;
+    for (uint32_t j = 0; j < task->values; ++j) {
+      float* state = task->state + size_t{j} * task->columns;
+      for (uint32_t k = 0; k < task->columns; ++k) state[k] *= keep;
+      const float recalled = Dot(state, key, task->columns);
+      const float correction = (task->v[t * task->v_stride + j] - recalled) * beta;
+      for (uint32_t k = 0; k < task->columns; ++k) state[k] = Fma(key[k], correction, state[k]);
+      task->out[t * task->out_stride + j] = Dot(state, task->q + t * task->qk_stride, task->columns);
+    }
+  }
+}
+
 }  // namespace
 
 extern const KernelTable kReferenceKernels = {
@@ -414,6 +462,9 @@ extern const KernelTable kReferenceKernels = {
     .softmax = Softmax,
     .dot = Dot,
     .store_kv = StoreKv,
+    .convolve = Convolve,
+    .scan = Scan,
+    .delta_scan = DeltaScan,
 };
 
 }  // namespace bulkhead::kernels

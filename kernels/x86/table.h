@@ -3,6 +3,7 @@
 
 #include "kernels/x86/attention.h"
 #include "kernels/x86/float_matmul.h"
+#include "kernels/x86/recurrent.h"
 #include "kernels/x86/vector_math.h"
 
 namespace bulkhead::kernels {
@@ -64,7 +65,10 @@ constexpr KernelTable MakeTable(const char* name) {
           .exp = ExpRow,
           .softmax = Softmax,
           .dot = Dot,
-          .store_kv = StoreKv};
+          .store_kv = StoreKv,
+          .convolve = Convolve,
+          .scan = Scan,
+          .delta_scan = DeltaScan};
 }
 
 }  // namespace
