@@ -1,8 +1,8 @@
 #include "engine/tokenizer/code_point_class.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
+#include <span>
 
 namespace bulkhead::engine {
 namespace {
@@ -19,6 +19,20 @@ struct Range {
 constexpr Range kRanges[] = {
 #include "engine/tokenizer/code_point_ranges.inc"
 };
+
+constexpr auto M = CodePointClass::kOther;
+
+constexpr Range kMarks[] = {
+#include "engine/tokenizer/code_point_marks.inc"
+};
+
+// The range that holds `code`; nullptr where none does.
+const Range* Find(std::span<const Range> ranges, uint32_t code) {
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), code,
+                                      [](uint32_t wanted, const Range& range) { return wanted < range.first; });
+  if (after == ranges.begin() || code > std::prev(after)->last) return nullptr;
+  return &*std::prev(after);
+}
 
 bool IsWideSpace(uint32_t code) {
   return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 ||
@@ -38,10 +52,10 @@ CodePointClass AsciiClass(uint32_t code) {
 CodePointClass ClassOf(uint32_t code) {
   if (code < 0x80) return AsciiClass(code);
   if (IsWideSpace(code)) return CodePointClass::kSpace;
-  const Range* after = std::upper_bound(std::begin(kRanges), std::end(kRanges), code,
-                                        [](uint32_t wanted, const Range& range) { return wanted < range.first; });
-  if (after == std::begin(kRanges) || code > std::prev(after)->last) return CodePointClass::kOther;
-  return std::prev(after)->kind;
+  const Range* range = Find(kRanges, code);
+  return range == nullptr ? CodePointClass::kOther : range->kind;
 }
+
+bool IsMark(uint32_t code) { return Find(kMarks, code) != nullptr; }
 
 }  // namespace bulkhead::engine

@@ -10,4 +10,7 @@ enum class CodePointClass : uint8_t { kOther, kLetter, kNumber, kSpace, kNewline
 // \p{L}, \p{N}, \s (White_Space) or none of them; kInvalidCodePoint is kOther.
 CodePointClass ClassOf(uint32_t code);
 
+// \p{M}; for ClassOf these are kOther.
+bool IsMark(uint32_t code);
+
 }  // namespace bulkhead::engine

@@ -15,17 +15,23 @@ struct Peek {
   size_t bytes = 0;  // 0 at the text's end
 };
 
-Peek PeekAt(std::string_view text, size_t at) {
+// What a combining mark counts as.
+enum class Marks : uint8_t { kOther, kLetters };
+
+Peek PeekAt(std::string_view text, size_t at, Marks marks = Marks::kOther) {
   if (at >= text.size()) return {};
   const CodePoint code = DecodeCodePoint(text.substr(at));
+  if (marks == Marks::kLetters && IsMark(code.value)) return {kLetter, code.bytes};
   return {ClassOf(code.value), code.bytes};
 }
 
 bool IsSpace(CodePointClass kind) { return kind == kSpace || kind == kNewline; }
 
 // End of the run of `kind` that begins at `at`, at most `limit` code points long.
-size_t RunEnd(std::string_view text, size_t at, CodePointClass kind, size_t limit = SIZE_MAX) {
-  for (Peek next = PeekAt(text, at); next.bytes > 0 && next.kind == kind && limit > 0; next = PeekAt(text, at)) {
+size_t RunEnd(std::string_view text, size_t at, CodePointClass kind, size_t limit = SIZE_MAX,
+              Marks marks = Marks::kOther) {
+  Peek next = PeekAt(text, at, marks);
+  for (; next.bytes > 0 && next.kind == kind && limit > 0; next = PeekAt(text, at, marks)) {
     at += next.bytes;
     --limit;
   }
@@ -80,16 +86,31 @@ size_t NextGpt2Word(std::string_view text) {
   return SpacesBeforeWord(text, ScanSpaces(text));
 }
 
-size_t NextQwen2Word(std::string_view text, size_t digits) {
-  if (const size_t size = Contraction(text, true); size > 0) return size;
+// Numbers stand alone, so what is before one ends like a text.
+size_t NextRefactWord(std::string_view text) {
   const Peek first = PeekAt(text, 0);
-  if (first.kind == kLetter) return RunEnd(text, 0, kLetter);
+  if (first.kind == kNumber) return first.bytes;
+  if (IsSpace(first.kind)) {
+    const SpaceRun run = ScanSpaces(text);
+    if (PeekAt(text, run.end).kind == kNumber) return run.end;
+  }
+  return NextGpt2Word(text);
+}
+
+// A mark may stand at a word's start in two ways of the pattern; both take the same run.
+size_t NextQwen2Word(std::string_view text, size_t digits, Marks marks) {
+  if (const size_t size = Contraction(text, true); size > 0) return size;
+  const auto run_end = [text, marks](size_t at, CodePointClass kind) {
+    return RunEnd(text, at, kind, SIZE_MAX, marks);
+  };
+  const Peek first = PeekAt(text, 0, marks);
+  if (first.kind == kLetter) return run_end(0, kLetter);
   if (first.kind == kNumber) return RunEnd(text, 0, kNumber, digits);
-  const Peek second = PeekAt(text, first.bytes);
-  if (first.kind != kNewline && second.bytes > 0 && second.kind == kLetter) return RunEnd(text, first.bytes, kLetter);
+  const Peek second = PeekAt(text, first.bytes, marks);
+  if (first.kind != kNewline && second.bytes > 0 && second.kind == kLetter) return run_end(first.bytes, kLetter);
   const bool space_then_other = text[0] == ' ' && second.bytes > 0 && second.kind == kOther;
   if (first.kind == kOther || space_then_other) {
-    return RunEnd(text, RunEnd(text, space_then_other ? 1 : 0, kOther), kNewline);
+    return run_end(run_end(space_then_other ? 1 : 0, kOther), kNewline);
   }
   const SpaceRun run = ScanSpaces(text);
   return run.newline_end > 0 ? run.newline_end : SpacesBeforeWord(text, run);
@@ -103,10 +124,19 @@ std::optional<PreTokenizer> PreTokenizerByName(std::string_view name) {
     PreTokenizer kind;
   };
   constexpr std::array kNames = {
-      Row{"qwen2", PreTokenizer::kQwen2},      Row{"deepseek-r1-qwen", PreTokenizer::kQwen2},
-      Row{"llama-bpe", PreTokenizer::kLlama3}, Row{"llama3", PreTokenizer::kLlama3},
-      Row{"llama-v3", PreTokenizer::kLlama3},  Row{"gpt-2", PreTokenizer::kGpt2},
-      Row{"mpt", PreTokenizer::kGpt2},         Row{"olmo", PreTokenizer::kGpt2},
+      Row{"qwen2", PreTokenizer::kQwen2},
+      Row{"deepseek-r1-qwen", PreTokenizer::kQwen2},
+      Row{"qwen35", PreTokenizer::kQwen35},
+      Row{"llama-bpe", PreTokenizer::kLlama3},
+      Row{"llama3", PreTokenizer::kLlama3},
+      Row{"llama-v3", PreTokenizer::kLlama3},
+      Row{"lfm2", PreTokenizer::kLlama3},
+      Row{"dbrx", PreTokenizer::kThreeDigits},
+      Row{"smaug-bpe", PreTokenizer::kThreeDigits},
+      Row{"refact", PreTokenizer::kRefact},
+      Row{"gpt-2", PreTokenizer::kGpt2},
+      Row{"mpt", PreTokenizer::kGpt2},
+      Row{"olmo", PreTokenizer::kGpt2},
       Row{"phi-2", PreTokenizer::kGpt2},
   };
   for (const Row& row : kNames) {
@@ -120,9 +150,14 @@ size_t NextWord(PreTokenizer kind, std::string_view text) {
     case PreTokenizer::kGpt2:
       return NextGpt2Word(text);
     case PreTokenizer::kQwen2:
-      return NextQwen2Word(text, 1);
+      return NextQwen2Word(text, 1, Marks::kOther);
+    case PreTokenizer::kQwen35:
+      return NextQwen2Word(text, 1, Marks::kLetters);
     case PreTokenizer::kLlama3:
-      return NextQwen2Word(text, 3);
+    case PreTokenizer::kThreeDigits:
+      return NextQwen2Word(text, 3, Marks::kOther);
+    case PreTokenizer::kRefact:
+      return NextRefactWord(text);
   }
   return text.size();
 }

@@ -56,6 +56,28 @@ TEST(PreTokenizer, KnowsLettersNumbersAndSpacesOfUnicode) {
   EXPECT_EQ(Qwen2("🦙🦙"), (Words{"🦙🦙"}));
 }
 
+TEST(PreTokenizer, Qwen35LetsMarksBePartOfWords) {
+  // A combining acute accent, and a Devanagari vowel sign.
+  const Words words = {"cafe\u0301", " हिन्दी", ".", "1", "2"};
+  EXPECT_EQ(Split(PreTokenizer::kQwen35, "cafe\u0301 हिन्दी.12"), words);
+  EXPECT_EQ(Qwen2("e\u0301a"), (Words{"e", "\u0301a"}));
+  EXPECT_EQ(Split(PreTokenizer::kQwen35, "e\u0301a"), (Words{"e\u0301a"}));
+  EXPECT_EQ(Split(PreTokenizer::kQwen35, "!\u0301!"), (Words{"!\u0301", "!"}));
+  EXPECT_EQ(Split(PreTokenizer::kQwen35, "I'm (foo) \tbar"), (Words{"I", "'m", " (", "foo", ")", " ", "\tbar"}));
+}
+
+TEST(PreTokenizer, RefactLetsNumbersStandAlone) {
+  EXPECT_EQ(Split(PreTokenizer::kRefact, "x12  3 a's"), (Words{"x", "1", "2", "  ", "3", " a", "'s"}));
+  EXPECT_EQ(Split(PreTokenizer::kRefact, "a  b "), (Words{"a", " ", " b", " "}));
+}
+
+TEST(PreTokenizer, NamesOfRealFilesAreKnown) {
+  for (const char* name : {"qwen2", "qwen35", "lfm2", "dbrx", "refact", "olmo", "llama-bpe"}) {
+    EXPECT_TRUE(PreTokenizerByName(name).has_value()) << name;
+  }
+  EXPECT_FALSE(PreTokenizerByName("no-such").has_value());
+}
+
 TEST(PreTokenizer, Gpt2CutsRunsWithOneLeadingSpace) {
   EXPECT_EQ(Split(PreTokenizer::kGpt2, "Hello  world's 1234 !!\n\nx"),
             (Words{"Hello", " ", " world", "'s", " 1234", " !!", "\n", "\n", "x"}));
