@@ -1,9 +1,12 @@
 #include "tools/make_model/model_spec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+
+#include "tools/make_model/layer_tensors.h"
 
 namespace bulkhead::tools {
 namespace {
@@ -27,28 +30,18 @@ constexpr std::array kShapes = {
 
 absl::Status Invalid(const std::string& message) { return Error(Reason::kInvalidRequest, message); }
 
-void AddLayer(const ModelSpec& spec, uint32_t layer, std::vector<TensorSpec>& tensors) {
-  const uint64_t q = uint64_t{spec.heads} * spec.head;
-  const uint64_t kv = uint64_t{spec.kv_heads} * spec.head;
-  const auto matrix = [&](std::string_view part, uint64_t in, uint64_t out) {
-    tensors.push_back({fmt::format("blk.{}.{}.weight", layer, part), {in, out}, spec.type, false});
-  };
-  const auto norm = [&](std::string_view part, uint64_t size) {
-    tensors.push_back({fmt::format("blk.{}.{}.weight", layer, part), {size}, WeightType::kF32, true});
-  };
-  norm("attn_norm", spec.embedding);
-  matrix("attn_q", spec.embedding, q);
-  matrix("attn_k", spec.embedding, kv);
-  matrix("attn_v", spec.embedding, kv);
-  if (spec.architecture == "qwen3") {
-    norm("attn_q_norm", spec.head);
-    norm("attn_k_norm", spec.head);
+absl::Status ValidateRecurrent(const ModelSpec& spec) {
+  if (!IsRecurrent(spec)) return absl::OkStatus();
+  const uint32_t block = InfoOf(spec.type).block_weights;
+  if (spec.attention_every == 0 || spec.state_heads == 0 || spec.state_groups == 0 || spec.taps < 2 ||
+      spec.inner % spec.state_heads != 0 || spec.state_heads % spec.state_groups != 0 || spec.inner % block != 0 ||
+      spec.state % 16 != 0) {
+    return Invalid(
+        fmt::format("inner {}, state {} in {} heads and {} groups, {} taps: heads must divide inner, groups "
+                    "heads, 16 state, and a block of {} inner",
+                    spec.inner, spec.state, spec.state_heads, spec.state_groups, spec.taps, block));
   }
-  matrix("attn_output", q, spec.embedding);
-  norm("ffn_norm", spec.embedding);
-  matrix("ffn_gate", spec.embedding, spec.feed_forward);
-  matrix("ffn_up", spec.embedding, spec.feed_forward);
-  matrix("ffn_down", spec.feed_forward, spec.embedding);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -80,8 +73,9 @@ absl::StatusOr<ModelSpec> NamedShape(std::string_view name) {
 }
 
 absl::Status Validate(const ModelSpec& spec) {
-  if (spec.architecture != "llama" && spec.architecture != "qwen3") {
-    return Invalid(fmt::format("architecture {}: llama or qwen3", spec.architecture));
+  const auto known = ArchitectureNames();
+  if (std::find(known.begin(), known.end(), spec.architecture) == known.end()) {
+    return Invalid(fmt::format("architecture {}: none of {}", spec.architecture, fmt::join(known, ", ")));
   }
   if (spec.tokenizer != "bpe" && spec.tokenizer != "spm") {
     return Invalid(fmt::format("tokenizer {}: bpe or spm", spec.tokenizer));
@@ -104,6 +98,12 @@ absl::Status Validate(const ModelSpec& spec) {
         fmt::format("layers {}, heads {}, kv heads {}, head {}: heads must be a multiple of kv heads, head even",
                     spec.layers, spec.heads, spec.kv_heads, spec.head));
   }
+  RETURN_IF_ERROR(ValidateRecurrent(spec));
+  if (spec.experts != 0 && (spec.experts_used == 0 || spec.experts_used > spec.experts ||
+                            (spec.architecture != "granitehybrid" && spec.architecture != "qwen3next"))) {
+    return Invalid(fmt::format("{} of {} experts in {}: at least one, and only granitehybrid and qwen3next have them",
+                               spec.experts_used, spec.experts, spec.architecture));
+  }
   if (spec.vocabulary < 320 || spec.vocabulary > 1'000'000) {
     return Invalid(fmt::format("vocabulary {}: between 320 and 1000000", spec.vocabulary));
   }
@@ -112,10 +112,13 @@ absl::Status Validate(const ModelSpec& spec) {
 
 std::vector<TensorSpec> TensorsOf(const ModelSpec& spec) {
   std::vector<TensorSpec> tensors;
-  tensors.push_back({"token_embd.weight", {spec.embedding, spec.vocabulary}, spec.type, false});
-  tensors.push_back({"output_norm.weight", {spec.embedding}, WeightType::kF32, true});
-  if (!spec.tied) tensors.push_back({"output.weight", {spec.embedding, spec.vocabulary}, spec.type, false});
-  for (uint32_t layer = 0; layer < spec.layers; ++layer) AddLayer(spec, layer, tensors);
+  tensors.push_back({"token_embd.weight", {spec.embedding, spec.vocabulary}, spec.type, Values::kWeights});
+  const std::string_view last_norm = spec.architecture == "lfm2" ? "token_embd_norm.weight" : "output_norm.weight";
+  tensors.push_back({std::string(last_norm), {spec.embedding}, WeightType::kF32, Values::kNorm});
+  if (!spec.tied) {
+    tensors.push_back({"output.weight", {spec.embedding, spec.vocabulary}, spec.type, Values::kWeights});
+  }
+  for (uint32_t layer = 0; layer < spec.layers; ++layer) AddLayerTensors(spec, layer, tensors);
   return tensors;
 }
 

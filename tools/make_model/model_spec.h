@@ -13,7 +13,7 @@ namespace bulkhead::tools {
 
 struct ModelSpec {
   std::string name = "random";
-  std::string architecture = "llama";                   // llama or qwen3
+  std::string architecture = "llama";                   // one of ArchitectureNames()
   engine::WeightType type = engine::WeightType::kQ8_0;  // of those the kernels know; norms are always F32
   uint32_t layers = 2;
   uint32_t embedding = 256;
@@ -21,6 +21,16 @@ struct ModelSpec {
   uint32_t heads = 8;
   uint32_t kv_heads = 2;
   uint32_t head = 32;
+  // Layers that carry a state (mamba2, granitehybrid, lfm2, qwen35, qwen3next).
+  uint32_t attention_every = 4;  // layer i of a hybrid attends where i + 1 is a multiple
+  uint32_t inner = 256;          // width of what they mix
+  uint32_t state = 32;
+  uint32_t state_heads = 4;
+  uint32_t state_groups = 2;
+  uint32_t taps = 4;
+  // A mixture (granitehybrid, qwen3next): feed_forward is one expert's, and the shared one's.
+  uint32_t experts = 0;
+  uint32_t experts_used = 2;
   uint32_t context = 2048;
   uint32_t vocabulary = 512;
   std::string tokenizer = "bpe";  // bpe or spm
@@ -39,11 +49,17 @@ absl::StatusOr<ModelSpec> NamedShape(std::string_view name);
 // kInvalidRequest naming the field that makes no model.
 absl::Status Validate(const ModelSpec& spec);
 
+enum class Values : uint8_t {
+  kWeights,
+  kNorm,   // around 1
+  kDecay,  // around -1
+};
+
 struct TensorSpec {
   std::string name;
   std::vector<uint64_t> dims;
   engine::WeightType type;
-  bool norm;  // values around 1
+  Values values;
 };
 
 // In the order in which the file holds them.

@@ -7,6 +7,8 @@
 #include <array>
 #include <charconv>
 
+#include "tools/make_model/layer_tensors.h"
+
 namespace bulkhead::tools {
 namespace {
 
@@ -45,6 +47,14 @@ constexpr std::array kNumbers = {
     NumberOption{"--heads", &ModelSpec::heads, "query heads"},
     NumberOption{"--kv-heads", &ModelSpec::kv_heads, "key and value heads; divides --heads"},
     NumberOption{"--head", &ModelSpec::head, "size of one head"},
+    NumberOption{"--attention-every", &ModelSpec::attention_every, "of a hybrid's layers, every Nth attends"},
+    NumberOption{"--inner", &ModelSpec::inner, "width of what recurrent layers mix"},
+    NumberOption{"--state", &ModelSpec::state, "columns of a head's state"},
+    NumberOption{"--state-heads", &ModelSpec::state_heads, "heads of the state; divides --inner"},
+    NumberOption{"--state-groups", &ModelSpec::state_groups, "groups of those; divides --state-heads"},
+    NumberOption{"--taps", &ModelSpec::taps, "tokens the convolution sees"},
+    NumberOption{"--experts", &ModelSpec::experts, "experts of a mixture; --feed-forward is one's width"},
+    NumberOption{"--experts-used", &ModelSpec::experts_used, "experts of each token"},
     NumberOption{"--context", &ModelSpec::context, "trained context"},
     NumberOption{"--vocabulary", &ModelSpec::vocabulary, "pieces, at least 320"},
 };
@@ -96,7 +106,7 @@ std::string MakeModelHelp() {
     help += fmt::format("  {:<22} {}\n", option, text);
   };
   line("--shape NAME", fmt::format("start from a known shape: {} (comes first)", fmt::join(ShapeNames(), ", ")));
-  line("--arch NAME", "llama or qwen3");
+  line("--arch NAME", fmt::format("{}", fmt::join(ArchitectureNames(), ", ")));
   line("--type NAME", "f32, f16, bf16, q8_0, q5_0, q4_0, q6_k or q4_k; norms stay f32");
   for (const NumberOption& number : kNumbers) line(fmt::format("{} N", number.name), number.help);
   line("--tokenizer NAME", "bpe (byte-level, qwen2 pre-tokeniser) or spm (byte fallback)");

@@ -152,9 +152,9 @@ void FillWeights(WeightType type, uint64_t row, RandomBits& random, std::span<st
   }
 }
 
-void FillNorm(RandomBits& random, std::span<std::byte> out) {
+void FillNorm(RandomBits& random, float sign, std::span<std::byte> out) {
   for (size_t at = 0; at + sizeof(float) <= out.size(); at += sizeof(float)) {
-    const float value = 0.75f + 0.5f * static_cast<float>(random.Next() >> 40) * 0x1p-24f;
+    const float value = sign * (0.75f + 0.5f * static_cast<float>(random.Next() >> 40) * 0x1p-24f);
     Store(&out[at], &value, sizeof(value));
   }
 }

@@ -34,7 +34,7 @@ uint64_t HashName(uint64_t seed, std::string_view name);
 // Fills `out`, whole blocks of `type` (a type Validate knows), with weights of rows `row` long.
 void FillWeights(engine::WeightType type, uint64_t row, RandomBits& random, std::span<std::byte> out);
 
-// Fills `out` with F32 values between 0.75 and 1.25.
-void FillNorm(RandomBits& random, std::span<std::byte> out);
+// Fills `out` with F32 values between 0.75 and 1.25, times `sign`.
+void FillNorm(RandomBits& random, float sign, std::span<std::byte> out);
 
 }  // namespace bulkhead::tools

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/sys.h"
 #include "tools/make_model/gguf_writer.h"
+#include "tools/make_model/layer_tensors.h"
 #include "tools/make_model/random_weights.h"
 #include "tools/make_model/vocabulary_maker.h"
 
@@ -18,6 +19,47 @@ namespace {
 // A multiple of every block size (4, 2, 34, 18, 22, 144, 210), somewhat below a MiB.
 constexpr size_t kChunkBytes = 942480;
 
+template <typename Key>
+void AddAttentionKeys(const ModelSpec& spec, const Key& key, GgufWriter& writer) {
+  writer.AddU32(key("attention.head_count"), spec.architecture == "mamba2" ? 0 : spec.heads);
+  if (spec.architecture == "mamba2") return;
+  if (spec.architecture == "lfm2" || spec.architecture == "granitehybrid") {
+    std::vector<int32_t> heads;
+    for (uint32_t i = 0; i < spec.layers; ++i) heads.push_back(Attends(spec, i) ? static_cast<int>(spec.kv_heads) : 0);
+    writer.AddInts(key("attention.head_count_kv"), heads);
+  } else {
+    writer.AddU32(key("attention.head_count_kv"), spec.kv_heads);
+  }
+  writer.AddU32(key("attention.key_length"), spec.head);
+  writer.AddU32(key("attention.value_length"), spec.head);
+  writer.AddFloat(key("rope.freq_base"), spec.rope_base);
+  if (spec.architecture == "llama") writer.AddU32(key("rope.dimension_count"), spec.head);
+}
+
+template <typename Key>
+void AddRecurrentKeys(const ModelSpec& spec, const Key& key, GgufWriter& writer) {
+  if (spec.architecture == "lfm2") return writer.AddU32(key("shortconv.l_cache"), spec.taps);
+  writer.AddU32(key("ssm.conv_kernel"), spec.taps);
+  writer.AddU32(key("ssm.inner_size"), spec.inner);
+  writer.AddU32(key("ssm.state_size"), spec.state);
+  writer.AddU32(key("ssm.time_step_rank"), spec.state_heads);
+  writer.AddU32(key("ssm.group_count"), spec.state_groups);
+  if (spec.architecture == "granitehybrid") {
+    writer.AddFloat(key("embedding_scale"), 3.0F);
+    writer.AddFloat(key("residual_scale"), 0.8F);
+    writer.AddFloat(key("logit_scale"), 0.4F);
+    writer.AddBool(key("rope.scaling.finetuned"), false);
+  } else if (spec.architecture != "mamba2") {
+    writer.AddU32(key("full_attention_interval"), spec.attention_every);
+    writer.AddU32(key("rope.dimension_count"), spec.head / 4 * 2);
+  }
+  if (spec.experts == 0) return;
+  writer.AddU32(key("expert_count"), spec.experts);
+  writer.AddU32(key("expert_used_count"), spec.experts_used);
+  writer.AddU32(key("expert_feed_forward_length"), spec.feed_forward);
+  writer.AddU32(key("expert_shared_feed_forward_length"), spec.feed_forward);
+}
+
 void AddKeys(const ModelSpec& spec, GgufWriter& writer) {
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", spec.architecture, name); };
   writer.AddString("general.architecture", spec.architecture);
@@ -26,13 +68,9 @@ void AddKeys(const ModelSpec& spec, GgufWriter& writer) {
   writer.AddU32(key("embedding_length"), spec.embedding);
   writer.AddU32(key("block_count"), spec.layers);
   writer.AddU32(key("feed_forward_length"), spec.feed_forward);
-  writer.AddU32(key("attention.head_count"), spec.heads);
-  writer.AddU32(key("attention.head_count_kv"), spec.kv_heads);
-  writer.AddU32(key("attention.key_length"), spec.head);
-  writer.AddU32(key("attention.value_length"), spec.head);
   writer.AddFloat(key("attention.layer_norm_rms_epsilon"), spec.rms_epsilon);
-  writer.AddFloat(key("rope.freq_base"), spec.rope_base);
-  if (spec.architecture == "llama") writer.AddU32(key("rope.dimension_count"), spec.head);
+  AddAttentionKeys(spec, key, writer);
+  if (IsRecurrent(spec)) AddRecurrentKeys(spec, key, writer);
   writer.AddU32(key("vocab_size"), spec.vocabulary);
   writer.AddU32("general.quantization_version", 2);
   if (spec.tokenizer == "bpe") {
@@ -51,10 +89,10 @@ absl::Status WriteTensor(const ModelSpec& spec, const TensorSpec& tensor, std::v
   RandomBits random(HashName(spec.seed, tensor.name));
   while (left > 0) {
     const std::span<std::byte> part(chunk.data(), std::min<uint64_t>(left, kChunkBytes));
-    if (tensor.norm) {
-      FillNorm(random, part);
-    } else {
+    if (tensor.values == Values::kWeights) {
       FillWeights(tensor.type, tensor.dims[0], random, part);
+    } else {
+      FillNorm(random, tensor.values == Values::kDecay ? -1.0F : 1.0F, part);
     }
     RETURN_IF_ERROR(sink(part));
     left -= part.size();

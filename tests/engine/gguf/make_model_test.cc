@@ -45,6 +45,19 @@ TEST(MakeModel, WritesEveryTypeArchitectureAndTokenizer) {
   }
 }
 
+TEST(MakeModel, WritesHybridsWithTheKeysThatSayWhichLayersAttend) {
+  for (const char* architecture : {"granitehybrid", "lfm2", "qwen35", "qwen3next", "mamba2"}) {
+    ModelSpec spec;
+    spec.architecture = architecture;
+    spec.attention_every = 2;
+    const std::string bytes = Make(spec);
+    const auto file = engine::GgufFile::Parse(std::as_bytes(std::span(bytes)));
+    ASSERT_TRUE(file.ok()) << Message(file.status());
+    EXPECT_EQ(file->FindTensor("blk.0.attn_q.weight"), nullptr) << architecture;
+    EXPECT_EQ(file->FindTensor("blk.1.attn_q.weight") != nullptr, spec.architecture != "mamba2") << architecture;
+  }
+}
+
 TEST(MakeModel, WritesTheSameBytesForTheSameSeedOnly) {
   ModelSpec spec;
   const std::string first = Make(spec);
