@@ -45,7 +45,8 @@ absl::StatusOr<std::unique_ptr<EngineRuns>> EngineRuns::Open(const std::string& 
 
 absl::Status EngineRuns::Forward(std::span<const engine::Row> rows) {
   const engine::StopCheck never;
-  return model().Forward(rows, {runtime_->kv(), runtime_->workspace(), *compute_, never, progress_});
+  return model().Forward(rows,
+                         {runtime_->kv(), runtime_->states(), runtime_->workspace(), *compute_, never, progress_});
 }
 
 absl::StatusOr<double> EngineRuns::Prefill(uint32_t tokens) {

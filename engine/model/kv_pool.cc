@@ -1,5 +1,7 @@
 #include "engine/model/kv_pool.h"
 
+#include <algorithm>
+
 #include "engine/model/model_config.h"
 
 namespace bulkhead::engine {
@@ -11,7 +13,7 @@ absl::StatusOr<KvPool> KvPool::Map(const ModelConfig& config, const MemoryShape&
   pool.pages_ = PoolPages(shape);
   pool.position_stride_ = config.padded_head_size();
   pool.element_bytes_ = shape.kv_type == KvType::kF32 ? sizeof(float) : sizeof(uint16_t);
-  pool.layer_bytes_ = estimate.kv_bytes / config.layers;
+  pool.layer_bytes_ = estimate.kv_bytes / std::max(config.attention_layers(), 1U);
   pool.page_bytes_ = pool.layer_bytes_ / pool.pages_;
   ASSIGN_OR_RETURN(pool.memory_, PrivateMemory::Map(estimate.kv_bytes, "KV pages"));
   pool.tables_.resize(shape.sequences);

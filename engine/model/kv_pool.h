@@ -1,7 +1,8 @@
 // The memory of KV pages and, for each slot, which pages hold its positions in order. Passive: PlanRuntime decides who
 // gets what; Model::Forward reads and writes through it.
 //
-// A page holds kPagePositions positions of one layer: K of all KV heads (head by head, position by position), then V.
+// Layers here are those that attend, counted among themselves. A page holds kPagePositions positions of one layer: K of
+// all KV heads (head by head, position by position), then V.
 #pragma once
 
 #include <cstddef>

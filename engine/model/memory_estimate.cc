@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "base/checked.h"
 #include "engine/model/model_config.h"
 #include "engine/model/workspace.h"
@@ -29,15 +32,25 @@ uint64_t Overhead(const ModelConfig& config) {
 }  // namespace
 
 uint64_t KvBytesPerToken(const ModelConfig& config, KvType type) {
-  return uint64_t{config.layers} * config.kv_heads * config.padded_head_size() * 2 * ElementBytes(type);
+  return uint64_t{config.attention_layers()} * config.kv_heads * config.padded_head_size() * 2 * ElementBytes(type);
 }
 
-uint64_t BytesPerSequence(const ModelConfig& config) {
+uint64_t LogitRowBytes(const ModelConfig& config) {
   return 2 * (uint64_t{config.vocabulary} + config.embedding) * sizeof(float);
 }
 
+uint64_t StateBytes(const ModelConfig& config, const MemoryShape& shape) {
+  const uint64_t buffers = 2 * uint64_t{shape.sequences} + shape.state_snapshots;
+  return std::min(CheckedMul(buffers, config.state_floats() * sizeof(float)).value_or(UINT64_MAX), UINT64_MAX / 4);
+}
+
+uint64_t BytesPerSequence(const ModelConfig& config) {
+  return LogitRowBytes(config) + StateBytes(config, {.sequences = 1});
+}
+
 uint64_t ScratchBytes(const ModelConfig& config) {
-  return kernels::ThreadScratchBytes(WidestInput(config), config.heads / config.kv_heads, config.padded_head_size());
+  const uint32_t shared = config.kv_heads == 0 ? 0 : config.heads / config.kv_heads;
+  return kernels::ThreadScratchBytes(WidestInput(config), shared, config.padded_head_size());
 }
 
 uint64_t PoolPages(const MemoryShape& shape) {
@@ -49,7 +62,8 @@ absl::StatusOr<MemoryEstimate> EstimateMemory(const ModelConfig& config, const M
   MemoryEstimate estimate;
   const auto kv = CheckedMul(PoolPages(shape) * kPagePositions, KvBytesPerToken(config, shape.kv_type));
   const uint64_t logit_rows = shape.logit_rows != 0 ? shape.logit_rows : shape.sequences;
-  const auto sequences = CheckedMul(logit_rows, BytesPerSequence(config));
+  const auto logits = CheckedMul(logit_rows, LogitRowBytes(config));
+  const auto sequences = logits ? CheckedAdd(*logits, StateBytes(config, shape)) : std::nullopt;
   if (!kv || !sequences || *kv > UINT64_MAX / 4 || *sequences > UINT64_MAX / 4) {
     return Error(Reason::kExceedsCeiling,
                  fmt::format("context {} for {} sequences: bytes beyond 64 bits", shape.context, shape.sequences));

@@ -25,6 +25,7 @@ struct MemoryShape {
   uint64_t kv_tokens = 0;                // size of the KV pool; 0 = context * sequences
   uint32_t forward_rows = kForwardRows;  // other numbers are for tests
   uint32_t logit_rows = 0;               // logits rows of one forward; 0 = sequences
+  uint32_t state_snapshots = 0;          // copies of recurrent state beside those of the sequences
 };
 
 struct MemoryEstimate {
@@ -38,8 +39,14 @@ struct MemoryEstimate {
 // Bytes of K and V of one position in all layers.
 uint64_t KvBytesPerToken(const ModelConfig& config, KvType type);
 
-// Bytes each sequence adds beside its KV (the manifest's recurrent_bytes_per_sequence).
+// Bytes each sequence adds beside its KV: its logits row and its recurrent state (the manifest's
+// recurrent_bytes_per_sequence).
 uint64_t BytesPerSequence(const ModelConfig& config);
+
+// Of a logits row and the hidden row before it, and of all recurrent state: two buffers a sequence (StatePool) and the
+// snapshots. A state that leaves 64 bits is UINT64_MAX / 4.
+uint64_t LogitRowBytes(const ModelConfig& config);
+uint64_t StateBytes(const ModelConfig& config, const MemoryShape& shape);
 
 // Scratch one compute thread needs for this model (ComputePool::ReserveScratch).
 uint64_t ScratchBytes(const ModelConfig& config);

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "engine/model/kv_pool.h"
 #include "engine/model/model_config.h"
+#include "engine/model/state_pool.h"
 #include "engine/model/workspace.h"
 #include "kernels/compute.h"
 
@@ -35,7 +36,8 @@ struct Row {
 using StopCheck = std::function<bool()>;
 
 struct ForwardState {
-  KvPool& kv;  // holds a page for every row's position
+  KvPool& kv;         // holds a page for every row's position
+  StatePool& states;  // covers just the positions before the rows' of each slot
   Workspace& workspace;
   const kernels::Compute& compute;
   const StopCheck& stop;            // may be empty
@@ -62,12 +64,40 @@ class Model {
   friend class ForwardPass;
 
   struct Layer {
+    struct GatedUnit {
+      kernels::WeightMatrix gate, up, down;
+    };
+    struct Mixture {
+      kernels::WeightMatrix router{};
+      GatedUnit experts{};  // of each matrix the rows of all experts, one after the other
+      GatedUnit shared{};
+      kernels::WeightMatrix shared_gate{};
+    };
+    // What kinds other than attention use; the rest stays empty.
+    struct Recurrent {
+      kernels::WeightMatrix in{}, out{};
+      kernels::WeightMatrix gate{};           // kDeltaNet: of the output
+      kernels::WeightMatrix beta{}, alpha{};  // kDeltaNet; beta gives both where the gates are joint
+      bool joint_gates = false;
+      std::vector<float> taps;       // [taps][channels]
+      std::vector<float> taps_bias;  // kMamba2
+      std::vector<float> step_bias;  // per head, as the next two
+      std::vector<float> decay;      // negative
+      std::vector<float> skip;       // kMamba2
+      std::vector<float> norm;       // kMamba2: inner; kDeltaNet: of one head
+    };
+
+    LayerKind kind = LayerKind::kAttention;
+    uint32_t kv_layer = 0;      // kAttention: number among those
+    uint64_t state_offset = 0;  // others: floats before its own
     std::vector<float> attention_norm;
     std::vector<float> query_norm;  // per head; empty where the architecture has none
     std::vector<float> key_norm;
-    std::vector<float> feed_forward_norm;
-    kernels::WeightMatrix query, key, value, output;
-    kernels::WeightMatrix gate, up, down;
+    std::vector<float> feed_forward_norm;  // empty where nothing feeds forward
+    kernels::WeightMatrix query{}, key{}, value{}, output{};
+    GatedUnit feed_forward{};
+    Mixture mixture{};
+    Recurrent recurrent;
   };
 
   Model() = default;

@@ -15,10 +15,41 @@ uint64_t Take(uint64_t& end, uint64_t floats) {
   return start;
 }
 
+uint32_t WidestFeedForward(const ModelConfig& config) {
+  return std::max({config.feed_forward, config.mixture.feed_forward, config.mixture.shared_feed_forward});
+}
+
+void LayOutRecurrent(const ModelConfig& config, uint64_t rows, ArenaLayout& layout, uint64_t& end) {
+  uint64_t projected = config.gated_attention ? 2 * uint64_t{config.heads} * config.head_size : 0;
+  uint64_t channels = 0;
+  for (const LayerKind kind : config.kinds) {
+    projected = std::max<uint64_t>(projected, config.projected(kind));
+    channels = std::max<uint64_t>(channels, config.conv_channels(kind));
+  }
+  const RecurrentShape& shape = config.recurrent;
+  const bool gated = config.gated_attention;  // and so it has delta nets
+  layout.projected = Take(end, 2 * rows * projected);
+  layout.convolved = Take(end, rows * channels);
+  layout.inner = Take(end, rows * shape.inner);
+  layout.inner_gate = Take(end, gated ? 2 * rows * shape.inner : 0);
+  layout.beta = Take(end, gated ? 2 * rows * shape.heads : 0);
+  layout.keep = Take(end, gated ? 2 * rows * shape.heads : 0);
+  layout.joint_gates = Take(end, gated ? 4 * rows * shape.heads : 0);
+  layout.head_gate = Take(end, gated ? rows * config.heads * config.head_size : 0);
+}
+
+void LayOutMixture(const ModelConfig& config, uint64_t rows, ArenaLayout& layout, uint64_t& end) {
+  if (config.mixture.experts == 0) return;
+  layout.router = Take(end, rows * config.mixture.experts);
+  layout.expert_input = Take(end, rows * config.embedding);
+  layout.mixture = Take(end, rows * config.embedding);
+}
+
 }  // namespace
 
 uint32_t WidestInput(const ModelConfig& config) {
-  const uint32_t widest = std::max({config.embedding, config.feed_forward, config.heads * config.padded_head_size()});
+  const uint32_t widest = std::max(
+      {config.embedding, WidestFeedForward(config), config.heads * config.padded_head_size(), config.recurrent.inner});
   return (widest + 31) / 32 * 32;
 }
 
@@ -34,13 +65,15 @@ ArenaLayout ArenaLayout::Of(const ModelConfig& config, uint32_t rows) {
   layout.key = Take(end, 2 * rows * kv_width);
   layout.value = Take(end, 2 * rows * kv_width);
   layout.attention = Take(end, rows * query_width);
-  layout.gate = Take(end, uint64_t{rows} * config.feed_forward);
-  layout.up = Take(end, uint64_t{rows} * config.feed_forward);
+  layout.gate = Take(end, uint64_t{rows} * WidestFeedForward(config));
+  layout.up = Take(end, uint64_t{rows} * WidestFeedForward(config));
   layout.rope = Take(end, uint64_t{rows} * config.rope_dimensions);
   layout.quantised = Take(end, (std::max(kernels::ActivationBytes(rows, WidestInput(config)),
                                          kernels::ActivationBytes(2 * rows, config.embedding)) +
                                 3) /
                                    sizeof(float));
+  LayOutRecurrent(config, rows, layout, end);
+  LayOutMixture(config, rows, layout, end);
   layout.bytes = end * sizeof(float);
   return layout;
 }
@@ -52,8 +85,7 @@ absl::StatusOr<Workspace> Workspace::Map(const ModelConfig& config, const Memory
   workspace.vocabulary_ = config.vocabulary;
   workspace.layout_ = ArenaLayout::Of(config, shape.forward_rows);
   ASSIGN_OR_RETURN(workspace.arena_, PrivateMemory::Map(workspace.layout_.bytes, "forward arena"));
-  ASSIGN_OR_RETURN(workspace.logits_,
-                   PrivateMemory::Map(workspace.logit_rows_ * BytesPerSequence(config), "logits rows"));
+  ASSIGN_OR_RETURN(workspace.logits_, PrivateMemory::Map(workspace.logit_rows_ * LogitRowBytes(config), "logits rows"));
   const uint64_t pages = uint64_t{shape.sequences} * ((uint64_t{shape.context} + kPagePositions - 1) / kPagePositions);
   workspace.ids.reserve(shape.forward_rows);
   workspace.rope_rows.reserve(shape.forward_rows);
@@ -62,12 +94,16 @@ absl::StatusOr<Workspace> Workspace::Map(const ModelConfig& config, const Memory
   workspace.spans.reserve(shape.sequences);
   workspace.key_pages.reserve(pages);
   workspace.value_pages.reserve(pages);
+  workspace.states.reserve(shape.sequences);
+  workspace.expert_pairs.reserve(uint64_t{shape.forward_rows} * config.mixture.used);
+  workspace.expert_order.reserve(config.mixture.experts);
+  workspace.expert_tasks.reserve(2 * uint64_t{config.mixture.experts});
   return workspace;
 }
 
 kernels::ActivationBuffer Workspace::activations() const {
   const uint64_t start = layout_.quantised * sizeof(float);
-  return {{arena_.data() + start, arena_.size() - start}};
+  return {{arena_.data() + start, (layout_.projected - layout_.quantised) * sizeof(float)}};
 }
 
 std::span<float> Workspace::Logits(uint32_t index) const {

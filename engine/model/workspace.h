@@ -23,10 +23,23 @@ struct ArenaLayout {
   uint64_t key = 0;        // 2x kv_heads * padded head
   uint64_t value = 0;      // 2x kv_heads * padded head
   uint64_t attention = 0;  // heads * padded head
-  uint64_t gate = 0;       // feed_forward
-  uint64_t up = 0;         // feed_forward
+  uint64_t gate = 0;       // the widest feed-forward part
+  uint64_t up = 0;         // likewise
   uint64_t rope = 0;       // rope_dimensions
   uint64_t quantised = 0;  // ActivationBytes of the widest input
+  // Recurrent layers, and gated attention.
+  uint64_t projected = 0;    // 2x what enters the convolution and what stands beside it, or queries with gates
+  uint64_t convolved = 0;    // conv_channels
+  uint64_t inner = 0;        // inner
+  uint64_t inner_gate = 0;   // 2x inner
+  uint64_t beta = 0;         // 2x heads of the state
+  uint64_t keep = 0;         // likewise
+  uint64_t joint_gates = 0;  // 2x twice as many
+  uint64_t head_gate = 0;    // heads * head_size
+  // Mixtures.
+  uint64_t router = 0;        // experts
+  uint64_t expert_input = 0;  // embedding
+  uint64_t mixture = 0;       // embedding
   uint64_t bytes = 0;
 
   static ArenaLayout Of(const ModelConfig& config, uint32_t rows);
@@ -34,6 +47,13 @@ struct ArenaLayout {
 
 // Columns of the model's widest product, in whole activation groups.
 uint32_t WidestInput(const ModelConfig& config);
+
+// A token and one of its experts.
+struct ExpertPair {
+  uint32_t expert;
+  uint32_t token;  // row of the forward
+  float weight;
+};
 
 class Workspace {
  public:
@@ -61,6 +81,10 @@ class Workspace {
   std::vector<kernels::AttentionSpan> spans;
   std::vector<const void*> key_pages;
   std::vector<const void*> value_pages;
+  std::vector<kernels::StateSpan> states;
+  std::vector<ExpertPair> expert_pairs;
+  std::vector<uint32_t> expert_order;
+  std::vector<kernels::MatMulTask> expert_tasks;
 
  private:
   PrivateMemory arena_;

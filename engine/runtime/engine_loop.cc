@@ -190,8 +190,8 @@ absl::Status ContinuousBatchEngine::Loop::Forward(const std::vector<Share>& plan
     RETURN_IF_ERROR(AddRows(share));
     batch_.insert(share.sequence->id());
   }
-  return options_.model->model().Forward(rows_,
-                                         {runtime_->kv(), runtime_->workspace(), compute_, stop_check_, progress_});
+  return options_.model->model().Forward(
+      rows_, {runtime_->kv(), runtime_->states(), runtime_->workspace(), compute_, stop_check_, progress_});
 }
 
 bool ContinuousBatchEngine::Loop::ShouldGiveUp() {

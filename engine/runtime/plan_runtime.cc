@@ -35,12 +35,17 @@ absl::Status CheckShape(const MemoryShape& shape) {
 absl::StatusOr<std::unique_ptr<PlanRuntime>> PlanRuntime::Create(const ModelConfig& config, const MemoryShape& shape) {
   RETURN_IF_ERROR(CheckShape(shape));
   ASSIGN_OR_RETURN(KvPool kv, KvPool::Map(config, shape));
+  ASSIGN_OR_RETURN(StatePool states, StatePool::Map(config, shape));
   ASSIGN_OR_RETURN(Workspace workspace, Workspace::Map(config, shape));
-  return std::unique_ptr<PlanRuntime>(new PlanRuntime(shape, std::move(kv), std::move(workspace)));
+  return std::unique_ptr<PlanRuntime>(new PlanRuntime(shape, std::move(kv), std::move(states), std::move(workspace)));
 }
 
-PlanRuntime::PlanRuntime(const MemoryShape& shape, KvPool kv, Workspace workspace)
-    : shape_(shape), kv_(std::move(kv)), workspace_(std::move(workspace)), slots_(shape.sequences) {
+PlanRuntime::PlanRuntime(const MemoryShape& shape, KvPool kv, StatePool states, Workspace workspace)
+    : shape_(shape),
+      kv_(std::move(kv)),
+      states_(std::move(states)),
+      workspace_(std::move(workspace)),
+      slots_(shape.sequences) {
   const auto pages = static_cast<uint32_t>(kv_.pages());
   free_pages_.reserve(pages);
   for (uint32_t page = pages; page-- > 0;) free_pages_.push_back(page);
@@ -56,6 +61,7 @@ Admission PlanRuntime::Admit(uint32_t tokens) {
   if (wanted > free_pages_.size() - reserved_) return {Verdict::kDeferred, Shortage::kPages, 0};
   slots_[slot] = {true, wanted};
   reserved_ += wanted;
+  states_.Reset(slot);
   return {Verdict::kAdmitted, Shortage::kSequences, slot};
 }
 

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "engine/model/kv_pool.h"
 #include "engine/model/memory_estimate.h"
+#include "engine/model/state_pool.h"
 #include "engine/model/workspace.h"
 
 namespace bulkhead::engine {
@@ -42,7 +43,7 @@ class PlanRuntime {
   // where memory cannot be had.
   static absl::StatusOr<std::unique_ptr<PlanRuntime>> Create(const ModelConfig& config, const MemoryShape& shape);
 
-  // Asks for a sequence of at most `tokens` positions.
+  // Asks for a sequence of at most `tokens` positions. Its recurrent state is that of no tokens.
   Admission Admit(uint32_t tokens);
   // Makes positions [0, tokens) of `slot` writable. Within what was admitted it never fails; beyond, kInternal.
   absl::Status Grow(uint32_t slot, uint32_t tokens);
@@ -50,9 +51,11 @@ class PlanRuntime {
   void Release(uint32_t slot);
 
   [[nodiscard]] KvPool& kv() { return kv_; }
+  // Of the slots: undone after refused drafts, copied for preemption and the prefix cache.
+  [[nodiscard]] StatePool& states() { return states_; }
   [[nodiscard]] Workspace& workspace() { return workspace_; }
   [[nodiscard]] const MemoryShape& shape() const { return shape_; }
-  [[nodiscard]] uint64_t private_bytes() const { return kv_.bytes() + workspace_.bytes(); }
+  [[nodiscard]] uint64_t private_bytes() const { return kv_.bytes() + states_.bytes() + workspace_.bytes(); }
   [[nodiscard]] PageCounts Pages() const;
 
  private:
@@ -61,10 +64,11 @@ class PlanRuntime {
     uint64_t reserved_pages = 0;  // not yet taken
   };
 
-  PlanRuntime(const MemoryShape& shape, KvPool kv, Workspace workspace);
+  PlanRuntime(const MemoryShape& shape, KvPool kv, StatePool states, Workspace workspace);
 
   MemoryShape shape_;
   KvPool kv_;
+  StatePool states_;
   Workspace workspace_;
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_pages_;  // the next one last

@@ -51,7 +51,8 @@ absl::StatusOr<std::vector<std::vector<float>>> ModelRunner::Forward(std::span<c
     }
   }
   const StopCheck never;
-  RETURN_IF_ERROR(model_->Forward(rows, {runtime_->kv(), runtime_->workspace(), *compute_, never, progress_}));
+  RETURN_IF_ERROR(
+      model_->Forward(rows, {runtime_->kv(), runtime_->states(), runtime_->workspace(), *compute_, never, progress_}));
   std::vector<std::vector<float>> logits;
   for (const Row& row : rows) {
     if (!row.wants_logits) continue;

@@ -182,5 +182,34 @@ TEST_F(DigestTest, LargeVocabularyQ4RowsDependOnTheirSequenceAlone) {
          265});
 }
 
+// Hybrids of two kinds of layers: small, since every tier walks the whole state for every token.
+tools::ModelSpec Hybrid(const std::string& architecture, WeightType type, uint32_t experts) {
+  return {.name = architecture,
+          .architecture = architecture,
+          .type = type,
+          .layers = 2,
+          .embedding = 256,
+          .feed_forward = 256,
+          .heads = 8,
+          .kv_heads = 2,
+          .head = 32,
+          .attention_every = 2,
+          .experts = experts};
+}
+
+TEST_F(DigestTest, Mamba2RowsDependOnTheirSequenceAlone) { Check({Hybrid("mamba2", WeightType::kQ5_0, 0), 5, 265}); }
+
+TEST_F(DigestTest, Lfm2RowsDependOnTheirSequenceAlone) { Check({Hybrid("lfm2", WeightType::kQ6_K, 0), 5, 265}); }
+
+TEST_F(DigestTest, GraniteHybridMixtureRowsDependOnTheirSequenceAlone) {
+  Check({Hybrid("granitehybrid", WeightType::kQ4_K, 6), 5, 265});
+}
+
+TEST_F(DigestTest, Qwen35RowsDependOnTheirSequenceAlone) { Check({Hybrid("qwen35", WeightType::kQ4_K, 0), 5, 265}); }
+
+TEST_F(DigestTest, Qwen3NextMixtureRowsDependOnTheirSequenceAlone) {
+  Check({Hybrid("qwen3next", WeightType::kF32, 6), 5, 265});
+}
+
 }  // namespace
 }  // namespace bulkhead::engine

@@ -67,7 +67,7 @@ CaseResult RunTeacherForced(ModelRunner& runner, const GoldenCase& golden, doubl
 
 std::unique_ptr<ModelRunner> Open(const GoldenModel& model, KvType kv_type) {
   ModelRunner::Options options;
-  options.shape = {.context = 256, .sequences = 1, .kv_type = kv_type};
+  options.shape = {.context = 512, .sequences = 1, .kv_type = kv_type};
   auto runner = ModelRunner::Open(model.path, options);
   EXPECT_TRUE(runner.ok()) << model.path << ": " << Message(runner.status());
   return runner.ok() ? std::move(*runner) : nullptr;
@@ -195,6 +195,37 @@ TEST(SharedGolden, TypesWithScalesOfTheirOwnAreNoLessExactThanThePeer) {
     ExpectWithinPeersError(model);
   }
 }
+
+struct Family {
+  const char* prefix;
+  size_t models;
+};
+
+class SharedFamilies : public testing::TestWithParam<Family> {};
+
+TEST_P(SharedFamilies, AreTheReferences) {
+  const auto models = LoadGoldenSet(SharedGoldenFolder("families"), {GetParam().prefix});
+  if (models.empty()) GTEST_SKIP() << "[no-shared-golden] " << SharedGoldenFolder("families");
+  EXPECT_EQ(models.size(), GetParam().models);
+  for (const GoldenModel& model : models) {
+    ExpectPromptIds(model);
+    if (IsF32(model)) {
+      ExpectExact(model);
+      ExpectCloseWithHalfKv(model);
+    } else {
+      ExpectWithinPeersError(model);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recurrent, SharedFamilies,
+                         testing::Values(Family{"mamba2", 3}, Family{"lfm2", 2}, Family{"granitehybrid-", 2},
+                                         Family{"granitehybridmoe", 1}, Family{"qwen35", 2}, Family{"qwen3next", 1}),
+                         [](const auto& info) {
+                           std::string name = info.param.prefix;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace bulkhead::engine

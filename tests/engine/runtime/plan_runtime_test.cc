@@ -20,6 +20,7 @@ using Verdict = Admission::Verdict;
 ModelConfig SmallConfig() {
   ModelConfig config;
   config.layers = 2;
+  config.kinds.assign(2, LayerKind::kAttention);
   config.embedding = 64;
   config.heads = 4;
   config.kv_heads = 2;
