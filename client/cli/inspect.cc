@@ -50,6 +50,7 @@ std::string ManifestText(const v1::ShowReply& reply) {
   line("vocabulary", fmt::format("{}, tokenizer {}", m.vocabulary(), m.tokenizer()));
   line("chat template", m.chat_template());
   line("memory a token", HumanBytes(m.kv_bytes_per_token()));
+  line("and a sequence", HumanBytes(m.recurrent_bytes_per_sequence()));
   line("by default", fmt::format("{} sequences of {} tokens", reply.default_sequences(), reply.default_context()));
   return text;
 }

@@ -37,6 +37,9 @@ TINY = ("--arch qwen3 --type q8_0 --layers 1 --embedding 64 --feed-forward 64 --
 # Little to compute and much to load: a large vocabulary.
 WIDE = ("--arch qwen3 --type q8_0 --layers 2 --embedding 256 --feed-forward 512 --heads 4 --kv-heads 2 --head 64 "
         "--vocabulary 150000 --context 512 --seed 9").split()
+# Layers that carry a state, three of four, and types with scales of their own.
+HYBRID = ("--arch qwen35 --type q4_k --layers 4 --embedding 256 --feed-forward 256 --heads 4 --kv-heads 2 --head 64 "
+          "--inner 256 --state 64 --vocabulary 1024 --context 1024 --seed 11").split()
 TALE = ("--arch qwen3 --type q8_0 --layers 2 --embedding 128 --feed-forward 256 --heads 4 --kv-heads 2 --head 32 "
         "--vocabulary 1024 --context 1024 --seed 3").split()
 
@@ -57,6 +60,7 @@ def prepare():
         make_model(SLOW, SHARED / "slow.gguf")
         make_model(WIDE, SHARED / "wide.gguf")
         make_model(TINY, SHARED / "tiny.gguf")
+        make_model(HYBRID, SHARED / "hybrid.gguf")
         for copy in ("tiny2", "tiny3", "tiny4"):
             make_model(TINY, SHARED / f"{copy}.gguf")
         protos = ["bulkhead/v1/types.proto", "bulkhead/v1/client.proto"]

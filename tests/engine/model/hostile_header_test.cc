@@ -90,6 +90,70 @@ TEST(HostileHeader, WrongNumbersAreRefused) {
   }
 }
 
+std::string WholeHybrid(const std::string& architecture) {
+  std::string file;
+  const absl::Status status =
+      tools::WriteModel({.architecture = architecture,
+                         .type = WeightType::kF32,
+                         .layers = 2,
+                         .embedding = 64,
+                         .feed_forward = 64,
+                         .heads = 4,
+                         .kv_heads = 2,
+                         .head = 16,
+                         .attention_every = 2,
+                         .inner = 64,
+                         .state = 16,
+                         .experts = architecture == "lfm2" ? 0U : 4U,
+                         .vocabulary = 320},
+                        [&file](std::span<const std::byte> bytes) {
+                          file.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+                          return absl::OkStatus();
+                        });
+  EXPECT_TRUE(status.ok()) << Message(status);
+  return file;
+}
+
+TEST(HostileHeader, WrongNumbersOfLayersWithStateAreRefused) {
+  const WrongNumber wrong[] = {
+      {"qwen3next.ssm.conv_kernel", 0},
+      {"qwen3next.ssm.conv_kernel", 5},
+      {"qwen3next.ssm.conv_kernel", UINT32_MAX},
+      {"qwen3next.ssm.inner_size", 0},
+      {"qwen3next.ssm.inner_size", 65},
+      {"qwen3next.ssm.inner_size", UINT32_MAX},
+      {"qwen3next.ssm.state_size", 0},
+      {"qwen3next.ssm.state_size", 17},
+      {"qwen3next.ssm.state_size", 32},
+      {"qwen3next.ssm.state_size", UINT32_MAX},
+      {"qwen3next.ssm.time_step_rank", 0},
+      {"qwen3next.ssm.time_step_rank", 3},
+      {"qwen3next.ssm.group_count", 0},
+      {"qwen3next.ssm.group_count", 3},
+      {"qwen3next.ssm.group_count", UINT32_MAX},
+      {"qwen3next.full_attention_interval", 0},
+      {"qwen3next.full_attention_interval", 1},
+      {"qwen3next.expert_count", 5},
+      {"qwen3next.expert_count", UINT32_MAX},
+      {"qwen3next.expert_used_count", 0},
+      {"qwen3next.expert_used_count", 5},
+      {"qwen3next.expert_feed_forward_length", 0},
+      {"qwen3next.expert_shared_feed_forward_length", 63},
+      {"lfm2.shortconv.l_cache", 0},
+      {"lfm2.shortconv.l_cache", 5},
+      {"lfm2.shortconv.l_cache", 1U << 20},
+  };
+  for (const WrongNumber& number : wrong) {
+    const std::string key = number.key;
+    std::string file = WholeHybrid(key.substr(0, key.find('.')));
+    EXPECT_TRUE(LoadStatus(file).ok()) << Message(LoadStatus(file));
+    Patch(file, number.key, number.value);
+    const absl::Status status = LoadStatus(file);
+    EXPECT_TRUE(ReasonOf(status) == Reason::kModelInvalid || ReasonOf(status) == Reason::kModelUnsupported)
+        << number.key << " = " << number.value << ": " << Message(status);
+  }
+}
+
 TEST(HostileHeader, FrequenciesAndEpsilonsMustBePositiveNumbers) {
   for (const char* key : {"llama.rope.freq_base", "llama.attention.layer_norm_rms_epsilon"}) {
     for (const float value :
