@@ -28,11 +28,13 @@ struct Recorder : FrameSocket::Listener {
     if (on_closed) on_closed();
   }
   void OnCongested(bool congested) override { congestion.push_back(congested); }
+  void OnFlushed() override { ++flushed; }
 
   std::vector<std::string> frames;
   std::vector<UniqueFd> descriptors;
   std::optional<absl::Status> closed;
   std::vector<bool> congestion;
+  int flushed = 0;
   std::function<void()> on_frame;
   std::function<void()> on_closed;
 };
@@ -92,6 +94,30 @@ TEST_F(FrameSocketTest, TellsCongestionAtBothMarksOnceAndDeliversEverything) {
   EXPECT_EQ(at_b_.frames.size(), 20u);
   EXPECT_EQ(at_a_.congestion, (std::vector<bool>{true, false}));
   EXPECT_EQ(a_->queued_bytes(), 0u);
+  EXPECT_EQ(at_a_.flushed, 1);
+}
+
+TEST_F(FrameSocketTest, WhatNeedNotWaitIsNotToldAsFlushed) {
+  a_ = Make(std::move(pair_.first), at_a_);
+  b_ = Make(std::move(pair_.second), at_b_);
+  ASSERT_TRUE(a_->SendEncoded(EncodePayload("short")).ok());
+  Turn([&] { return at_b_.frames.size() == 1; });
+  EXPECT_EQ(at_a_.flushed, 0);
+}
+
+TEST_F(FrameSocketTest, FailedByItsOwnerItEndsFromTheLoopWithThatReasonAndDropsWhatIsQueued) {
+  a_ = Make(std::move(pair_.first), at_a_);
+  ASSERT_EQ(sys::Send(pair_.second.get(), EncodePayload("arrived").data(), EncodePayload("arrived").size(), 0), 11);
+  const std::string payload(100000, 'p');
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(a_->SendEncoded(EncodePayload(payload)).ok());
+  a_->Fail(Error(Reason::kLimitExceeded, "too much unread"));
+  EXPECT_FALSE(at_a_.closed.has_value()) << "told inside the call";
+  EXPECT_FALSE(a_->SendEncoded(EncodePayload("more")).ok());
+  Turn([&] { return at_a_.closed.has_value(); });
+  ASSERT_TRUE(at_a_.closed.has_value());
+  EXPECT_EQ(ReasonOf(*at_a_.closed), Reason::kLimitExceeded);
+  EXPECT_EQ(at_a_.frames, std::vector<std::string>{"arrived"});
+  EXPECT_EQ(at_a_.flushed, 0);
 }
 
 TEST_F(FrameSocketTest, ReadsWhatThePeerSentBeforeItHungUp) {
