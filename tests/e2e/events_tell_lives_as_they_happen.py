@@ -3,54 +3,52 @@ requests and no other's; Ctrl-C ends it."""
 
 import select
 import signal
-from harness import ALICE, AS_ROOT, BOB, Daemon, check, eventually, json
+from harness import ALICE, AS_ROOT, BOB, DAEMON_UID, Daemon, check, eventually, json
 
 
-def until(process, what):
-    lines = []
-    while not lines or lines[-1]["what"] != what:
-        line = process.stdout.readline()
-        check(line, "the events ended before", what)
-        lines.append(json.loads(line))
-    return lines
+class Follower:
+    def __init__(self, daemon, uid=DAEMON_UID):
+        self.daemon, self.lines = daemon, []
+        self.process = daemon.start("--json", "events", uid=uid)
+        eventually(self.listens, "the first line, which proves that it listens", seconds=30)
+
+    def listens(self):
+        self.daemon.ok("load", "tale")
+        self.daemon.ok("release", "tale")
+        return select.select([self.process.stdout], [], [], 0.1)[0]
+
+    def until(self, subject, what):
+        """Reads up to this event, and returns what has happened to its subject, in order."""
+        while not self.lines or (self.lines[-1]["subject"], self.lines[-1]["what"]) != (subject, what):
+            line = self.process.stdout.readline()
+            check(line, "the events ended before", subject, what)
+            self.lines.append(json.loads(line))
+        return [line["what"] for line in self.lines if line["subject"] == subject]
 
 
-def whats(lines, subject):
-    return [line["what"] for line in lines if line["subject"].startswith(subject)]
+def generate(daemon, uid):
+    events = daemon.ok("--json", "run", "tale", "Once", "--raw", "--max-tokens", "3", uid=uid).events
+    return next(event for event in events if event["event"] == "started")
 
 
 with Daemon(models=("tale",)) as daemon:
-    follower = daemon.start("--json", "events")
-
-    def listens():
-        daemon.ok("load", "tale")
-        daemon.ok("release", "tale")
-        return select.select([follower.stdout], [], [], 0)[0]
-    eventually(listens, "the first line, which proves that it listens", seconds=30)
-    until(follower, "FREED")
-    daemon.ok("--json", "run", "tale", "Once", "--raw", "--max-tokens", "3", uid=ALICE)
-    lines = until(follower, "DONE")
-    check(whats(lines, "inf-") == ["QUEUED", "ADMITTED", "PREFILL", "DONE"], lines)
-    worker = whats(lines, "tale#")
-    check(worker[:5] == ["RESERVED", "STARTING", "LOADING", "IDLE", "BUSY"][-len(worker[:5]):] or
-          worker[:4] == ["STARTING", "LOADING", "IDLE", "BUSY"], worker)
-    check(all(line["at_unix_ns"] > 0 and line["model"] == "tale" for line in lines), lines)
+    follower = Follower(daemon)
+    started = generate(daemon, ALICE)
+    request, worker = started["inference_id"], started["allocation_id"]
+    check(follower.until(request, "DONE") == ["QUEUED", "ADMITTED", "PREFILL", "DONE"], follower.lines)
     daemon.ok("release", "tale")
-    check(whats(until(follower, "FREED"), "tale#")[-4:] == ["TEARDOWN", "REAPED", "SETTLED", "FREED"], "the end")
+    life = follower.until(worker, "FREED")
+    check(life == ["STARTING", "LOADING", "IDLE", "BUSY", "IDLE", "TEARDOWN", "REAPED", "SETTLED", "FREED"], life)
+    check(all(line["at_unix_ns"] > 0 and line["model"] == "tale" for line in follower.lines), follower.lines)
 
     if AS_ROOT:
-        bob = daemon.start("--json", "events", uid=BOB)
-
-        def bob_listens():
-            daemon.ok("load", "tale")
-            daemon.ok("release", "tale")
-            return select.select([bob.stdout], [], [], 0)[0]
-        eventually(bob_listens, "bob to see workers", seconds=30)
-        daemon.ok("run", "tale", "Once", "--raw", "--max-tokens", "3", uid=ALICE)
-        daemon.ok("run", "tale", "Once", "--raw", "--max-tokens", "3", uid=BOB)
-        lines = until(bob, "DONE")
-        check(whats(lines, "inf-").count("QUEUED") == 1, "bob sees alice's requests:", lines)
-        bob.kill()
-        bob.wait()
-    follower.send_signal(signal.SIGINT)
-    check(follower.wait(10) == -signal.SIGINT, "Ctrl-C gave", follower.returncode)
+        bob = Follower(daemon, BOB)
+        alices, bobs = generate(daemon, ALICE), generate(daemon, BOB)
+        bob.until(bobs["inference_id"], "DONE")
+        subjects = {line["subject"] for line in bob.lines}
+        check(alices["inference_id"] not in subjects, "bob sees alice's request:", bob.lines)
+        check(alices["allocation_id"] in subjects, "bob does not see the worker:", bob.lines)
+        bob.process.kill()
+        bob.process.wait()
+    follower.process.send_signal(signal.SIGINT)
+    check(follower.process.wait(10) == -signal.SIGINT, "Ctrl-C gave", follower.process.returncode)
