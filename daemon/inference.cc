@@ -30,6 +30,11 @@ class Inference::Sink final : public supervisor::StreamSink {
     inference_->OnEvent(std::move(frame));
   }
   void OnStarted(const supervisor::StartedEvent& event) override { inference_->OnStarted(event); }
+  void OnResumed(const supervisor::ResumedEvent& event) override {
+    v1::ServerFrame frame;
+    Fill(frame.mutable_resumed(), event);
+    inference_->OnEvent(std::move(frame));
+  }
   void OnDelta(const supervisor::DeltaEvent& delta) override { inference_->OnDelta(delta); }
   void OnDone(const supervisor::DoneEvent& done) override {
     v1::ServerFrame frame;

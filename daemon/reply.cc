@@ -73,6 +73,12 @@ void Fill(v1::Started* out, const supervisor::StartedEvent& event) {
   out->set_context(event.context);
 }
 
+void Fill(v1::Resumed* out, const supervisor::ResumedEvent& event) {
+  out->set_attempt(event.attempt);
+  out->set_reason(static_cast<v1::Reason>(event.reason));
+  out->set_exact(event.exact);
+}
+
 void Fill(v1::Delta* out, const supervisor::DeltaEvent& event) {
   out->set_index(event.index);
   out->set_text(event.text);

@@ -16,6 +16,7 @@ void Fill(v1::ErrorEvent* out, const absl::Status& status);
 void Fill(v1::Queued* out, const supervisor::QueuedEvent& event);
 void Fill(v1::Loading* out, const supervisor::LoadingEvent& event);
 void Fill(v1::Started* out, const supervisor::StartedEvent& event);
+void Fill(v1::Resumed* out, const supervisor::ResumedEvent& event);
 void Fill(v1::Delta* out, const supervisor::DeltaEvent& event);
 void Fill(v1::Done* out, const supervisor::DoneEvent& event);
 

@@ -67,6 +67,7 @@ void Session::OnHello(const v1::ClientFrame& frame) {
   hello->set_build(std::string(BuildId()));
   hello->set_numerics(kNumericsVersion);
   hello->add_capabilities("attach");
+  hello->add_capabilities("resume");
   hello->set_degraded(services_.control.degraded());
   Send(reply, 0);
   if (frame.hello().protocol_min() > kProtocolVersion || frame.hello().protocol_max() < kProtocolVersion) {

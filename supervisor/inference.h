@@ -1,5 +1,5 @@
 // What the supervisor knows of one request from its acceptance to its terminal. Passive: Supervisor moves it by the
-// lifecycle table. Everything a replay would need is here: prompt ids, parameters with the seed, ids so far.
+// lifecycle table. Everything a replay needs is here: prompt ids, parameters with the seed, ids so far.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "supervisor/lifecycle.h"
 #include "supervisor/loop.h"
 #include "supervisor/offload.h"
+#include "supervisor/replay_state.h"
 
 namespace bulkhead::supervisor {
 
@@ -54,7 +55,12 @@ struct Inference {
   // Of the run.
   uint64_t handle = 0;
   bool in_worker = false;
-  bool started = false;
+  bool started = false;      // by its first worker
+  bool run_started = false;  // by the one it is in
+  bool handed_out = false;   // ticket and sink were with the caller once
+  bool worker_lost = false;  // while they are with the caller
+  bool held_back = false;    // admitted, and waits for another's quarantine to end
+  ReplayState replay;
   uint32_t context = 0;
   std::vector<int32_t> prompt_ids;
   std::vector<int32_t> ids;

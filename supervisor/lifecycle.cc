@@ -106,12 +106,14 @@ constexpr auto kRequestRows = [] {
       R{S::kQueued, E::kResume, S::kQueued, A::kIgnore},
       R{S::kQueued, E::kCancel, S::kDone, A::kEndNow},
       R{S::kQueued, E::kFail, S::kFailed, A::kEndError},
+      R{S::kQueued, E::kLostWorker, S::kQueued, A::kRequeue},
 
       R{S::kAdmitted, E::kHandOver, S::kPrefill, A::kSend},
       R{S::kAdmitted, E::kPause, S::kAdmitted, A::kIgnore},
       R{S::kAdmitted, E::kResume, S::kAdmitted, A::kIgnore},
       R{S::kAdmitted, E::kCancel, S::kDone, A::kEndNow},
       R{S::kAdmitted, E::kFail, S::kFailed, A::kEndError},
+      R{S::kAdmitted, E::kLostWorker, S::kQueued, A::kRequeue},
 
       R{S::kPrefill, E::kToken, S::kDecode, A::kDeliver},
       R{S::kPrefill, E::kPause, S::kPaused, A::kPause},
@@ -119,6 +121,7 @@ constexpr auto kRequestRows = [] {
       R{S::kPrefill, E::kCancel, S::kCancelling, A::kCancelInWorker},
       R{S::kPrefill, E::kFinish, S::kDone, A::kEndDone},
       R{S::kPrefill, E::kFail, S::kFailed, A::kEndError},
+      R{S::kPrefill, E::kLostWorker, S::kQueued, A::kRequeue},
 
       R{S::kDecode, E::kToken, S::kDecode, A::kDeliver},
       R{S::kDecode, E::kPause, S::kPaused, A::kPause},
@@ -126,6 +129,7 @@ constexpr auto kRequestRows = [] {
       R{S::kDecode, E::kCancel, S::kCancelling, A::kCancelInWorker},
       R{S::kDecode, E::kFinish, S::kDone, A::kEndDone},
       R{S::kDecode, E::kFail, S::kFailed, A::kEndError},
+      R{S::kDecode, E::kLostWorker, S::kQueued, A::kRequeue},
 
       // Tokens of a forward that was under way when the pause was sent.
       R{S::kPaused, E::kToken, S::kPaused, A::kDeliver},
@@ -134,6 +138,7 @@ constexpr auto kRequestRows = [] {
       R{S::kPaused, E::kCancel, S::kCancelling, A::kCancelInWorker},
       R{S::kPaused, E::kFinish, S::kDone, A::kEndDone},
       R{S::kPaused, E::kFail, S::kFailed, A::kEndError},
+      R{S::kPaused, E::kLostWorker, S::kQueued, A::kRequeue},
 
       R{S::kCancelling, E::kToken, S::kCancelling, A::kDeliver},
       R{S::kCancelling, E::kPause, S::kCancelling, A::kIgnore},
@@ -192,15 +197,15 @@ std::string_view NameOf(RequestState state) {
 }
 
 std::string_view NameOf(RequestEvent event) {
-  static constexpr std::array<std::string_view, kRequestEventCount> kNames = {"admit",  "hand-over", "token",  "pause",
-                                                                              "resume", "cancel",    "finish", "fail"};
+  static constexpr std::array<std::string_view, kRequestEventCount> kNames = {
+      "admit", "hand-over", "token", "pause", "resume", "cancel", "finish", "fail", "lost-worker"};
   return kNames[static_cast<size_t>(event)];
 }
 
 std::string_view NameOf(RequestAction action) {
-  static constexpr std::array<std::string_view, 11> kNames = {"reject",           "ignore",   "grant",    "send",
-                                                              "deliver",          "pause",    "resume",   "end-now",
-                                                              "cancel-in-worker", "end-done", "end-error"};
+  static constexpr std::array<std::string_view, 12> kNames = {"reject",           "ignore",   "grant",     "send",
+                                                              "deliver",          "pause",    "resume",    "end-now",
+                                                              "cancel-in-worker", "end-done", "end-error", "requeue"};
   return kNames[static_cast<size_t>(action)];
 }
 

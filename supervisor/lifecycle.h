@@ -79,10 +79,11 @@ enum class RequestEvent : uint8_t {
   kPause,
   kResume,
   kCancel,
-  kFinish,  // the worker's done
-  kFail,    // the worker's error, its death, a deadline, a refusal
+  kFinish,      // the worker's done
+  kFail,        // the worker's error, its death, a deadline, a refusal
+  kLostWorker,  // its worker died and the request goes on in another
 };
-inline constexpr size_t kRequestEventCount = static_cast<size_t>(RequestEvent::kFail) + 1;
+inline constexpr size_t kRequestEventCount = static_cast<size_t>(RequestEvent::kLostWorker) + 1;
 
 enum class RequestAction : uint8_t {
   kReject,
@@ -96,6 +97,7 @@ enum class RequestAction : uint8_t {
   kCancelInWorker,
   kEndDone,
   kEndError,
+  kRequeue,
 };
 
 struct RequestStep {

@@ -115,9 +115,10 @@ class LocalGenerationOffload {
   // Flow control: a paused sequence keeps its pages and leaves the batch. False as Cancel.
   virtual bool Pause(std::string_view inference_id, bool paused);
   // Kills and waits for exactly the process that runs it. Another process's requests are untouched; others in the same
-  // process are innocent and end with WORKER_TERMINATED.
+  // process are innocent: they resume, or with on_worker_death = FAIL end with WORKER_TERMINATED.
   virtual void TerminateInference(std::string_view inference_id, std::function<void(InferenceTerminationAck)> done);
-  // Other uids with requests in the process that runs `inference_id`: to be asked before TerminateInference.
+  // Other uids whose requests would end with the process that runs `inference_id`: to be asked before
+  // TerminateInference.
   [[nodiscard]] virtual std::vector<uid_t> OthersInProcessOf(std::string_view inference_id) const;
 
   // true: reaped, settled, charge retired; false: nothing was resident. An error where the kill could not be confirmed

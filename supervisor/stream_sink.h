@@ -1,6 +1,7 @@
 // Where the events of one generation go. Order: OnQueued* OnLoading* OnStarted OnDelta* and then exactly one of OnDone
 // and OnError, which may come at any point and after which nothing is called. All on the loop's thread, never inside
-// the call that handed the sink over. The offload owns the sink and destroys it after the terminal.
+// the call that handed the sink over. OnResumed says that the worker died and the request goes on in another: OnQueued
+// and OnLoading may follow it, then the next OnDelta, as if nothing had happened. The offload owns the sink and destroys it after the terminal.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,12 @@ struct StartedEvent {
   uint64_t seed = 0;
   uint32_t prompt_tokens = 0;
   uint32_t context = 0;
+};
+
+struct ResumedEvent {
+  uint32_t attempt = 0;  // deaths so far
+  Reason reason = Reason::kWorkerCrashed;
+  bool exact = true;  // false: arithmetic of another version goes on from here
 };
 
 // `index` tokens came before these; text may be empty while bytes are held back.
@@ -68,6 +75,7 @@ class StreamSink {
   virtual void OnQueued(const QueuedEvent&) {}
   virtual void OnLoading(const LoadingEvent&) {}
   virtual void OnStarted(const StartedEvent&) {}
+  virtual void OnResumed(const ResumedEvent&) {}
   virtual void OnDelta(const DeltaEvent& delta) = 0;
   virtual void OnDone(const DoneEvent& done) = 0;
   virtual void OnError(const OffloadError& error) = 0;

@@ -256,7 +256,7 @@ void Supervisor::OnQueued(const admission::QueuedAction& action) {
 
 void Supervisor::OnRefuse(const admission::RefuseAction& action) {
   Inference* inference = ByTicket(action.ticket);
-  if (inference == nullptr) return;
+  if (inference == nullptr || WaitsForBreaker(*inference, action.refusal.reason, action.refusal.retry_after)) return;
   EndError(*inference, ErrorOf(action.refusal));
 }
 

@@ -118,6 +118,14 @@ class Supervisor final : private Allocation::Host {
   void CountDeath(Allocation& allocation, const DeathVerdict& verdict);
   uint64_t RecordDeath(Allocation& allocation, const DeathVerdict& verdict, uint32_t in_flight);
   void EndRequests(const std::vector<std::string>& ids, const OffloadError& error, bool try_again);
+  // Replay: supervisor_replay.cc.
+  void ReplayOrEnd(const std::vector<std::string>& ids, const Held& held, const DeathVerdict& verdict,
+                   const OffloadError& error, bool try_again);
+  void Replay(Inference& inference, Reason why);
+  void AskAgain(Inference& inference);
+  bool WaitsForBreaker(Inference& inference, Reason reason, Duration retry_after);
+  [[nodiscard]] bool MustHoldBack(const Inference& inference) const;
+  void SendHeldBack(const std::string& model);
   void EndWaitersOf(const std::string& model, const OffloadError& error);
   void OpenBreaker(const std::string& name, Model& model);
 
@@ -184,6 +192,7 @@ class Supervisor final : private Allocation::Host {
   std::unordered_map<admission::TicketId, Inference*> by_ticket_;
   std::unordered_map<uint64_t, Inference*> by_handle_;
   uint64_t next_handle_ = 0;
+  uint32_t held_back_ = 0;  // requests that wait for the end of another's quarantine
   RecentIds ended_;                                                           // inferences that had their terminal
   std::map<std::string, InferenceTerminationAck, std::less<>> terminations_;  // evidence, once taken kept
 

@@ -142,7 +142,7 @@ void Supervisor::OnReaped(Allocation& allocation) {
   allocation.Tell(AllocationEvent::kRetired);
 
   const OffloadError error = ErrorOf(allocation, verdict, death_id);
-  EndRequests(ids, error, try_again);
+  ReplayOrEnd(ids, *held, verdict, error, try_again);
   if (IsLasting(error.reason)) EndWaitersOf(allocation.plan().model, error);
   loop_.Post([this, number = allocation.plan().number] {
     allocations_.erase(number);

@@ -9,6 +9,7 @@
 #include "supervisor/model_facts.h"
 #include "supervisor/refusal.h"
 #include "supervisor/supervisor.h"
+#include "supervisor/worker_lease.h"
 
 namespace bulkhead::supervisor {
 namespace {
@@ -20,6 +21,7 @@ class SharedSink final : public StreamSink {
   void OnQueued(const QueuedEvent& event) override { inner_->OnQueued(event); }
   void OnLoading(const LoadingEvent& event) override { inner_->OnLoading(event); }
   void OnStarted(const StartedEvent& event) override { inner_->OnStarted(event); }
+  void OnResumed(const ResumedEvent& event) override { inner_->OnResumed(event); }
   void OnDelta(const DeltaEvent& event) override { inner_->OnDelta(event); }
   void OnDone(const DoneEvent& event) override { inner_->OnDone(event); }
   void OnError(const OffloadError& error) override { inner_->OnError(error); }
@@ -46,36 +48,6 @@ struct Handover {
 };
 
 }  // namespace
-
-// The lease of one request. Its end is told to the supervisor if that still exists.
-class Supervisor::WorkerLease final : public LocalWorkerAdmission::Lease {
- public:
-  WorkerLease(std::shared_ptr<Supervisor*> owner, std::shared_ptr<admission::AdmissionCoordinator> coordinator,
-              admission::Ticket ticket, std::string inference, admission::AllocationId number, std::string allocation)
-      : owner_(std::move(owner)),
-        coordinator_(std::move(coordinator)),
-        ticket_(std::move(ticket)),
-        inference_(std::move(inference)),
-        number_(number),
-        allocation_(std::move(allocation)) {}
-  ~WorkerLease() override {
-    if (*owner_ != nullptr) (*owner_)->Coordinator();
-    ticket_.Drop();
-    if (*owner_ != nullptr) (*owner_)->LeaseDropped(inference_, number_);
-  }
-  WorkerLease(const WorkerLease&) = delete;
-  WorkerLease& operator=(const WorkerLease&) = delete;
-  [[nodiscard]] std::string allocation_id() const override { return allocation_; }
-  [[nodiscard]] const std::string& inference() const { return inference_; }
-
- private:
-  std::shared_ptr<Supervisor*> owner_;
-  std::shared_ptr<admission::AdmissionCoordinator> coordinator_;  // outlives the ticket
-  admission::Ticket ticket_;
-  std::string inference_;
-  admission::AllocationId number_;
-  std::string allocation_;
-};
 
 std::unique_ptr<Inference> Supervisor::NewInference(RequestKind kind) {
   auto inference = std::make_unique<Inference>(loop_);
@@ -168,6 +140,7 @@ void Supervisor::AskAdmission(Inference& inference) {
   ask.priority = PriorityOf(inference.request.priority);
   ask.deadline = inference.queue_until;
   admission::Outcome outcome = Coordinator().Request(ask);
+  if (!outcome.ticket && WaitsForBreaker(inference, outcome.refusal.reason, outcome.refusal.retry_after)) return;
   if (!outcome.ticket) {
     EndError(inference, ErrorOf(outcome.refusal));
     return;
@@ -187,7 +160,7 @@ void Supervisor::OnGrant(const admission::GrantAction& action) {
   inference.state = RequestState::kAdmitted;
   inference.allocation = action.allocation;
   EmitState(inference, held->process->plan().id);
-  inference.context = held->process->context();
+  if (!inference.started) inference.context = held->process->context();
   // An idle worker is busy from here on: a release now has to let it finish.
   SyncBusy(*held);
   LocalWorkerAdmission lease(std::make_unique<WorkerLease>(self_, coordinator_, std::move(inference.ticket),
@@ -199,6 +172,11 @@ void Supervisor::OnGrant(const admission::GrantAction& action) {
     } else {
       OnLoaded(inference, *held);
     }
+    return;
+  }
+  if (std::exchange(inference.handed_out, true)) {
+    inference.lease = std::move(lease);
+    Send(inference);
     return;
   }
   auto handover = std::make_shared<Handover>();
@@ -252,6 +230,10 @@ void Supervisor::Run(OffloadRequest request, LocalWorkerAdmission ticket, std::s
     EndCancelled(inference);
     return;
   }
+  if (inference.worker_lost) {
+    Replay(inference, Reason::kWorkerCrashed);
+    return;
+  }
   Send(inference);
 }
 
@@ -291,6 +273,7 @@ void Supervisor::EndError(Inference& inference, OffloadError error) {
 void Supervisor::Forget(Inference& inference) {
   by_ticket_.erase(inference.ticket_id);
   if (inference.in_worker) by_handle_.erase(inference.handle);
+  if (inference.held_back) --held_back_;
   const auto found = inferences_.find(inference.id);
   const std::unique_ptr<Inference> last = std::move(found->second);
   inferences_.erase(found);
@@ -299,6 +282,7 @@ void Supervisor::Forget(Inference& inference) {
   last->lease = LocalWorkerAdmission();
   last->ticket.Drop();
   if (const auto held = FindHeld(last->allocation)) UpdateProgress(*held);
+  SendHeldBack(last->request.model.name);
   CheckShutdown();
 }
 

@@ -82,7 +82,9 @@ std::vector<uid_t> Supervisor::OthersInProcessOf(std::string_view id) const {
   if (target == nullptr || !target->in_worker) return {};
   std::set<uid_t> uids;
   for (const Inference* inference : OnAllocation(target->allocation)) {
-    if (inference->request.uid != target->request.uid) uids.insert(inference->request.uid);
+    const bool resumes = inference->kind == RequestKind::kGenerate &&
+                         inference->request.on_worker_death == v1::ON_WORKER_DEATH_RESUME;
+    if (inference->request.uid != target->request.uid && !resumes) uids.insert(inference->request.uid);
   }
   return {uids.begin(), uids.end()};
 }

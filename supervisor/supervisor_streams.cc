@@ -20,13 +20,23 @@ uint64_t ChooseSeed() {
   return seed >> 11;
 }
 
+// The limit its first worker had: another one's context may be larger.
+uint32_t TokensInAll(const Inference& inference) {
+  const auto room = inference.context - std::min(inference.context, static_cast<uint32_t>(inference.prompt_ids.size()));
+  return inference.request.max_tokens == 0 ? room : std::min(inference.request.max_tokens, room);
+}
+
 v1::DaemonFrame GenerateFrame(const Inference& inference) {
   v1::DaemonFrame frame;
   v1::WorkerGenerate& generate = *frame.mutable_generate();
   const OffloadRequest& request = inference.request;
+  const bool again = inference.started;
   generate.set_handle(inference.handle);
   generate.set_inference_id(inference.id);
-  if (const auto* prompt = std::get_if<std::string>(&request.input)) {
+  if (again) {
+    generate.mutable_token_ids()->mutable_ids()->Add(inference.prompt_ids.begin(), inference.prompt_ids.end());
+    generate.mutable_resume_ids()->Add(inference.ids.begin(), inference.ids.end());
+  } else if (const auto* prompt = std::get_if<std::string>(&request.input)) {
     generate.set_prompt(*prompt);
   } else if (const auto* messages = std::get_if<std::vector<v1::Message>>(&request.input)) {
     generate.mutable_messages()->mutable_messages()->Add(messages->begin(), messages->end());
@@ -35,7 +45,7 @@ v1::DaemonFrame GenerateFrame(const Inference& inference) {
     generate.mutable_token_ids()->mutable_ids()->Add(ids.begin(), ids.end());
   }
   *generate.mutable_sampling() = request.sampling;
-  generate.set_max_tokens(request.max_tokens);
+  generate.set_max_tokens(again ? TokensInAll(inference) : request.max_tokens);
   generate.set_priority(request.priority);
   generate.set_now_unix_s(request.now_unix_s);
   return frame;
@@ -57,14 +67,25 @@ uint64_t Nanoseconds(Duration duration) { return static_cast<uint64_t>(std::max(
 
 void Supervisor::Send(Inference& inference) {
   Held* held = FindHeld(inference.allocation);
+  // A worker on its way out takes nothing; once it was waited for, what it had is tried again or ended.
+  if (held != nullptr && held->process->state() >= AllocationState::kTeardown &&
+      held->process->state() < AllocationState::kFreed) {
+    return;
+  }
   if (held == nullptr || !admission::IsReady(held->process->state())) {
     EndError(inference, OffloadError::Of(Reason::kWorkerTerminated, "its worker ended before the request reached it"));
+    return;
+  }
+  if (std::exchange(inference.held_back, false)) --held_back_;
+  if (MustHoldBack(inference)) {
+    inference.held_back = true;
+    ++held_back_;
     return;
   }
   if (!inference.request.sampling.has_seed()) inference.request.sampling.set_seed(ChooseSeed());
   inference.handle = ++next_handle_;
   inference.in_worker = true;
-  inference.handed_at = loop_.now();
+  if (inference.handed_at == Duration(0)) inference.handed_at = loop_.now();
   inference.state = Step(inference.state, RequestEvent::kHandOver).next;
   by_handle_[inference.handle] = &inference;
   const bool generates = inference.kind == RequestKind::kGenerate;
@@ -80,8 +101,9 @@ absl::Status Supervisor::OnStarted(Allocation& allocation, const v1::WorkerStart
       inference->kind != RequestKind::kGenerate) {
     return Violation(fmt::format("started with handle {}, which is not running", started.handle()));
   }
-  if (inference->started) return Violation(fmt::format("handle {} started twice", started.handle()));
-  inference->started = true;
+  if (inference->run_started) return Violation(fmt::format("handle {} started twice", started.handle()));
+  inference->run_started = true;
+  if (std::exchange(inference->started, true)) return absl::OkStatus();
   inference->prompt_ids.assign(started.prompt_ids().begin(), started.prompt_ids().end());
   inference->context = started.context();
   StartedEvent event;
@@ -101,7 +123,7 @@ absl::Status Supervisor::OnSequence(Allocation& allocation, const v1::SequenceSt
   }
   Inference& inference = *found;
   const bool failed = step.error_reason() != v1::REASON_UNSPECIFIED;
-  if (!inference.started && !failed && step.finish_reason() != v1::FINISH_REASON_CANCELLED) {
+  if (!inference.run_started && !failed && step.finish_reason() != v1::FINISH_REASON_CANCELLED) {
     return Violation(fmt::format("handle {} produced before it started", step.handle()));
   }
   if (step.index() != inference.ids.size() && !failed) {
@@ -122,6 +144,7 @@ absl::Status Supervisor::OnSequence(Allocation& allocation, const v1::SequenceSt
     }
     inference.state = Step(inference.state, RequestEvent::kToken).next;
     loop_.Post([sink = inference.sink, delta = std::move(delta)] { sink->OnDelta(delta); });
+    if (inference.replay.Produced(inference.ids.size())) SendHeldBack(inference.request.model.name);
   }
   if (failed) {
     if (inference.ending.has_value()) {
@@ -139,6 +162,11 @@ absl::Status Supervisor::OnSequence(Allocation& allocation, const v1::SequenceSt
   done.usage.set_queue_ns(Nanoseconds(inference.handed_at - inference.accepted_at));
   if (inference.first_token_at > Duration(0)) {
     done.usage.set_first_token_ns(Nanoseconds(inference.first_token_at - inference.accepted_at));
+  }
+  if (inference.replay.attempts > 0 && inference.first_token_at > Duration(0)) {
+    // The last worker knows its own part only.
+    done.usage.set_prefill_ns(Nanoseconds(inference.first_token_at - inference.handed_at));
+    done.usage.set_decode_ns(Nanoseconds(loop_.now() - inference.first_token_at));
   }
   const bool owners =
       inference.ending == EndCause::kOwner || (inference.ending == EndCause::kDeadline && !inference.ids.empty());

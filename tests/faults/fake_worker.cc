@@ -194,14 +194,20 @@ class FakeWorker {
   }
 
   void Begin(const v1::WorkerGenerate& generate) {
-    std::istringstream words(generate.prompt());
+    // A replay says its prompt in ids: the bytes of the text.
+    std::string prompt = generate.prompt();
+    for (const int32_t id : generate.token_ids().ids()) prompt += static_cast<char>(id);
+    std::istringstream words(prompt);
     Generation generation;
     words >> generation.fault >> generation.count;
+    for (const int32_t id : generate.resume_ids()) {
+      if (id != generation.produced++) ::_exit(79);  // not what this worker said
+    }
     if (generation.fault == "ignore_term") ::signal(SIGTERM, SIG_IGN);
     if (generation.fault == "drip") pace_ms_ = 30;
     v1::WorkerFrame frame;
     frame.mutable_started()->set_handle(generate.handle());
-    frame.mutable_started()->add_prompt_ids(7);
+    for (const char byte : prompt) frame.mutable_started()->add_prompt_ids(byte);
     frame.mutable_started()->set_context(configure_.context());
     if (generation.fault != "unanswered") Send(frame);
     if (generation.fault == "started_twice") Send(frame);
@@ -211,9 +217,10 @@ class FakeWorker {
   void Produce(uint64_t handle) {
     Generation& generation = generations_[handle];
     if (generation.fault == "unanswered") return;
+    const bool due = generation.produced == generation.count;
     const bool honest = generation.fault == "count" || generation.fault == "drip" || generation.fault == "garbage" ||
                         generation.fault == "deaf" || generation.fault == "ignore_term";
-    if (generation.produced == generation.count) {
+    if (due) {
       if (honest) return End(handle, v1::FINISH_REASON_LENGTH);
       return Misbehave(handle, generation.fault);
     }

@@ -29,6 +29,10 @@ void RecordingSink::OnStarted(const StartedEvent& event) {
   recording_->seed = event.seed;
 }
 
+void RecordingSink::OnResumed(const ResumedEvent& event) {
+  Add(fmt::format("resumed {} {}{}", event.attempt, NameOf(event.reason), event.exact ? "" : " inexact"));
+}
+
 void RecordingSink::OnDelta(const DeltaEvent& delta) {
   Add(fmt::format("delta {} {}", delta.index, delta.text));
   recording_->text += delta.text;
@@ -167,10 +171,16 @@ std::shared_ptr<Recording> Harness::Stream(const ModelSource& model, const std::
   OffloadRequest request;
   request.model = model;
   request.input = prompt;
+  request.on_worker_death = v1::ON_WORKER_DEATH_FAIL;
   if (change) change(request);
   const std::string assigned = offload_->Stream(std::move(request), std::make_unique<RecordingSink>(recording));
   if (id != nullptr) *id = assigned;
   return recording;
+}
+
+std::shared_ptr<Recording> Harness::Resuming(const ModelSource& model, const std::string& prompt, std::string* id) {
+  return Stream(model, prompt, id,
+                [](OffloadRequest& request) { request.on_worker_death = v1::ON_WORKER_DEATH_RESUME; });
 }
 
 std::shared_ptr<Recording> Harness::Finish(const ModelSource& model, const std::string& prompt) {

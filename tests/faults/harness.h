@@ -39,6 +39,7 @@ class RecordingSink final : public StreamSink {
   void OnQueued(const QueuedEvent& event) override { Add("queued " + event.reason); }
   void OnLoading(const LoadingEvent& event) override { Add("loading " + event.phase); }
   void OnStarted(const StartedEvent& event) override;
+  void OnResumed(const ResumedEvent& event) override;
   void OnDelta(const DeltaEvent& delta) override;
   void OnDone(const DoneEvent& done) override;
   void OnError(const OffloadError& error) override;
@@ -90,6 +91,8 @@ class Harness {
 
   std::shared_ptr<Recording> Stream(const ModelSource& model, const std::string& prompt, std::string* id = nullptr,
                                     const std::function<void(OffloadRequest&)>& change = {});
+  // ... with on_worker_death = RESUME; the others here say FAIL.
+  std::shared_ptr<Recording> Resuming(const ModelSource& model, const std::string& prompt, std::string* id = nullptr);
   // Streams to the end.
   std::shared_ptr<Recording> Finish(const ModelSource& model, const std::string& prompt);
 
