@@ -89,6 +89,8 @@ void AddRun(Builder& builder) {
   AddDuration(verb, "--timeout", &o->timeout_ms, "end after this time, such as 30s or 2m");
   verb->add_option("--priority", o->priority, "in the queue [normal]")
       ->check(CLI::IsMember({"interactive", "normal", "batch"}));
+  verb->add_option("--on-worker-death", o->on_worker_death, "go on in another worker, or end [resume]")
+      ->check(CLI::IsMember({"resume", "fail"}));
   verb->add_flag("--no-stream", o->no_stream, "print when all is there");
   verb->add_flag("--ids", o->ids, "print the ids of the tokens instead of their text");
   AddSampling(verb, o);

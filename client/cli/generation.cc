@@ -74,6 +74,8 @@ absl::Status Generation::Prepare(v1::ClientFrame* frame, UniqueFd* descriptor) c
   request->mutable_limits()->set_context(options_.context);
   request->mutable_limits()->set_deadline_ms(options_.timeout_ms);
   request->set_priority(PriorityOf(options_.priority));
+  request->set_on_worker_death(options_.on_worker_death == "fail" ? v1::ON_WORKER_DEATH_FAIL
+                                                                  : v1::ON_WORKER_DEATH_RESUME);
   return absl::OkStatus();
 }
 

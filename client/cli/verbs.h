@@ -29,6 +29,7 @@ struct RunOptions {
   uint32_t context = 0;
   uint64_t timeout_ms = 0;
   std::string priority = "normal";
+  std::string on_worker_death = "resume";
   bool no_stream = false;
   bool ids = false;
 };

@@ -12,7 +12,8 @@ with Daemon('[log]\nlevel = "debug"\n') as daemon:
     daemon.run("run", "tale", f"message {CANARY}", "--system", f"system {CANARY}", "--max-tokens", "4")
     daemon.ok("tokenize", "tale", f"text {CANARY}")
     daemon.run("run", "tale", CANARY * 3000, "--raw")
-    stream = Stream(daemon, "slow", f"crash {CANARY}", "--raw", "--max-tokens", "600", "--ignore-eos")
+    stream = Stream(daemon, "slow", f"crash {CANARY}", "--raw", "--max-tokens", "600", "--ignore-eos",
+                    "--on-worker-death", "fail")
     stream.until("delta")
     os.kill(daemon.model("slow")["pid"], signal.SIGABRT)
     end = stream.finish()

@@ -1,11 +1,12 @@
-"""SIGKILL of a worker in mid-stream: exit 5 with the death named; the daemon lives and serves the next request."""
+"""SIGKILL of a worker in mid-stream with --on-worker-death fail: exit 5 with the death named; the daemon lives and serves the next request."""
 
 import os
 import signal
 from harness import Daemon, Stream, check, eventually
 
 with Daemon() as daemon:
-    stream = Stream(daemon, "slow", "Once", "--raw", "--max-tokens", "600", "--ignore-eos")
+    stream = Stream(daemon, "slow", "Once", "--raw", "--max-tokens", "600", "--ignore-eos",
+                    "--on-worker-death", "fail")
     stream.until("delta", 5)
     victim = daemon.model("slow")
     os.kill(victim["pid"], signal.SIGKILL)
