@@ -74,18 +74,18 @@ const std::array kKeys = {
 
 #undef FIELD
 
-absl::Status Invalid(std::string message) { return Error(Reason::kInvalidRequest, message); }
+absl::Status BadValue(std::string message) { return Error(Reason::kInvalidRequest, message); }
 
 absl::StatusOr<std::string> Single(const Setting& setting) {
-  if (setting.list || setting.values.size() != 1) return Invalid("takes one value, not a list");
+  if (setting.list || setting.values.size() != 1) return BadValue("takes one value, not a list");
   return setting.values.front();
 }
 
 absl::Status AssignTo(const TextKey& key, Config& config, const Setting& setting) {
   ASSIGN_OR_RETURN(const std::string text, Single(setting));
-  if (text.find('\0') != std::string::npos) return Invalid("holds a zero byte");
+  if (text.find('\0') != std::string::npos) return BadValue("holds a zero byte");
   if (!key.choices.empty() && std::find(key.choices.begin(), key.choices.end(), text) == key.choices.end()) {
-    return Invalid(fmt::format("'{}' is none of {}", text, fmt::join(key.choices, ", ")));
+    return BadValue(fmt::format("'{}' is none of {}", text, fmt::join(key.choices, ", ")));
   }
   key.field(config) = text;
   return absl::OkStatus();
@@ -93,7 +93,7 @@ absl::Status AssignTo(const TextKey& key, Config& config, const Setting& setting
 
 absl::Status AssignTo(const ListKey& key, Config& config, const Setting& setting) {
   for (const std::string& value : setting.values) {
-    if (value.empty() || value.find('\0') != std::string::npos) return Invalid("holds an empty element");
+    if (value.empty() || value.find('\0') != std::string::npos) return BadValue("holds an empty element");
   }
   key.field(config) = setting.values;
   return absl::OkStatus();
@@ -104,7 +104,7 @@ absl::Status AssignTo(const CountKey& key, Config& config, const Setting& settin
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < key.min || number > key.max) {
-    return Invalid(fmt::format("'{}' is not a whole number from {} to {}", text, key.min, key.max));
+    return BadValue(fmt::format("'{}' is not a whole number from {} to {}", text, key.min, key.max));
   }
   key.field(config) = static_cast<uint32_t>(number);
   return absl::OkStatus();
@@ -115,7 +115,7 @@ absl::Status AssignTo(const ModeKey& key, Config& config, const Setting& setting
   uint32_t mode = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
   if (error != std::errc() || end != text.data() + text.size() || mode > 0777) {
-    return Invalid(fmt::format("'{}' is not an octal mode from \"0000\" to \"0777\"", text));
+    return BadValue(fmt::format("'{}' is not an octal mode from \"0000\" to \"0777\"", text));
   }
   key.field(config) = mode;
   return absl::OkStatus();
@@ -125,7 +125,7 @@ absl::Status AssignTo(const BytesKey& key, Config& config, const Setting& settin
   ASSIGN_OR_RETURN(const std::string text, Single(setting));
   ASSIGN_OR_RETURN(const uint64_t bytes, ParseBytes(text));
   if (bytes < key.min || bytes > key.max) {
-    return Invalid(fmt::format("{} bytes is outside {} to {}", bytes, key.min, key.max));
+    return BadValue(fmt::format("{} bytes is outside {} to {}", bytes, key.min, key.max));
   }
   key.field(config) = bytes;
   return absl::OkStatus();
@@ -135,7 +135,7 @@ absl::Status AssignTo(const DurationKey& key, Config& config, const Setting& set
   ASSIGN_OR_RETURN(const std::string text, Single(setting));
   ASSIGN_OR_RETURN(const Duration value, ParseDuration(text));
   if (value < key.min || value > key.max) {
-    return Invalid(fmt::format("'{}' is outside {} to {}", text, FormatDuration(key.min), FormatDuration(key.max)));
+    return BadValue(fmt::format("'{}' is outside {} to {}", text, FormatDuration(key.min), FormatDuration(key.max)));
   }
   key.field(config) = value;
   return absl::OkStatus();

@@ -11,11 +11,11 @@ namespace {
 
 constexpr uint64_t kMaxMilliseconds = 1000ull * 3600 * 24 * 365;
 
-absl::Status Invalid(std::string message) { return Error(Reason::kInvalidRequest, message); }
+absl::Status BadRequest(std::string message) { return Error(Reason::kInvalidRequest, message); }
 
 absl::Status CheckRange(std::string_view field, double value, double min, double max) {
   if (std::isfinite(value) && value >= min && value <= max) return absl::OkStatus();
-  return Invalid(fmt::format("sampling.{}: {} is outside {} to {}", field, value, min, max));
+  return BadRequest(fmt::format("sampling.{}: {} is outside {} to {}", field, value, min, max));
 }
 
 absl::Status CheckSampling(const v1::Sampling& sampling) {
@@ -27,21 +27,21 @@ absl::Status CheckSampling(const v1::Sampling& sampling) {
     RETURN_IF_ERROR(CheckRange("repeat_penalty", sampling.repeat_penalty(), 0.01, 100));
   if (sampling.has_repeat_last_n()) RETURN_IF_ERROR(CheckRange("repeat_last_n", sampling.repeat_last_n(), 0, 1 << 20));
   if (sampling.stop_size() > kMaxStopStrings) {
-    return Invalid(fmt::format("sampling.stop: {} strings, limit {}", sampling.stop_size(), kMaxStopStrings));
+    return BadRequest(fmt::format("sampling.stop: {} strings, limit {}", sampling.stop_size(), kMaxStopStrings));
   }
   for (const std::string& stop : sampling.stop()) {
     if (stop.empty() || stop.size() > kMaxStopBytes) {
-      return Invalid(fmt::format("sampling.stop: a string of {} bytes, 1 to {} allowed", stop.size(), kMaxStopBytes));
+      return BadRequest(fmt::format("sampling.stop: a string of {} bytes, 1 to {} allowed", stop.size(), kMaxStopBytes));
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckMessages(const v1::MessageList& list) {
-  if (list.messages().empty()) return Invalid("messages: empty");
+  if (list.messages().empty()) return BadRequest("messages: empty");
   for (const v1::Message& message : list.messages()) {
     if (message.role() != "system" && message.role() != "user" && message.role() != "assistant") {
-      return Invalid("messages: a role other than system, user and assistant");
+      return BadRequest("messages: a role other than system, user and assistant");
     }
   }
   return absl::OkStatus();
@@ -57,21 +57,21 @@ absl::Status TakeInput(const v1::GenerateRequest& request, supervisor::OffloadRe
       out.input = std::vector<v1::Message>(request.messages().messages().begin(), request.messages().messages().end());
       return absl::OkStatus();
     case v1::GenerateRequest::kTokenIds:
-      if (request.token_ids().ids().empty()) return Invalid("token_ids: empty");
+      if (request.token_ids().ids().empty()) return BadRequest("token_ids: empty");
       for (const int32_t id : request.token_ids().ids()) {
-        if (id < 0) return Invalid(fmt::format("token_ids: {} is negative", id));
+        if (id < 0) return BadRequest(fmt::format("token_ids: {} is negative", id));
       }
       out.input = std::vector<int32_t>(request.token_ids().ids().begin(), request.token_ids().ids().end());
       return absl::OkStatus();
     default:
-      return Invalid("input: none of prompt, messages and token_ids");
+      return BadRequest("input: none of prompt, messages and token_ids");
   }
 }
 
 absl::Status TakeLimits(const v1::GenerateRequest& request, supervisor::OffloadRequest& out) {
   const v1::Limits& limits = request.limits();
   if (limits.deadline_ms() > kMaxMilliseconds || limits.queue_ms() > kMaxMilliseconds) {
-    return Invalid(fmt::format("limits: a deadline beyond {} ms", kMaxMilliseconds));
+    return BadRequest(fmt::format("limits: a deadline beyond {} ms", kMaxMilliseconds));
   }
   out.max_tokens = limits.max_tokens();
   out.context = limits.context();
@@ -91,10 +91,10 @@ absl::StatusOr<supervisor::OffloadRequest> CheckGenerate(const v1::GenerateReque
   const auto max_linger_ms =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(max_linger).count());
   if (request.linger_ms() > max_linger_ms) {
-    return Invalid(fmt::format("linger_ms: {} exceeds limits.linger, {}", request.linger_ms(), max_linger_ms));
+    return BadRequest(fmt::format("linger_ms: {} exceeds limits.linger, {}", request.linger_ms(), max_linger_ms));
   }
   if (request.idempotency_key().size() > kMaxIdempotencyKeyBytes) {
-    return Invalid(
+    return BadRequest(
         fmt::format("idempotency_key: {} bytes, limit {}", request.idempotency_key().size(), kMaxIdempotencyKeyBytes));
   }
   out.sampling = request.sampling();

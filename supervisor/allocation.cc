@@ -8,6 +8,7 @@
 #include "base/build_id.h"
 #include "bulkhead/v1/worker.pb.h"
 #include "ipc/message.h"
+#include "supervisor/milliseconds.h"
 
 namespace bulkhead::supervisor {
 namespace {
@@ -16,8 +17,6 @@ namespace {
 constexpr Duration kSilenceGrace = std::chrono::milliseconds(300);
 // What a dead worker's socket may still hold is bounded by its buffers; a grandchild may go on writing.
 constexpr size_t kDrainBytes = 4 << 20;
-
-int64_t Milliseconds(Duration duration) { return duration / std::chrono::milliseconds(1); }
 
 }  // namespace
 

@@ -2,15 +2,10 @@
 #include <algorithm>
 #include <set>
 
+#include "supervisor/milliseconds.h"
 #include "supervisor/supervisor.h"
 
 namespace bulkhead::supervisor {
-namespace {
-
-int64_t Milliseconds(Duration duration) { return duration / std::chrono::milliseconds(1); }
-
-}  // namespace
-
 std::vector<ResidentModel> Supervisor::Residents() const {
   std::vector<ResidentModel> models;
   const Duration now = loop_.now();

@@ -16,6 +16,7 @@
 #include "engine/runtime/loaded_model.h"
 #include "ipc/frame.h"
 #include "ipc/worker_abi.h"
+#include "worker/die.h"
 #include "worker/fault_handlers.h"
 #include "worker/fence.h"
 #include "worker/hooks.h"
@@ -28,11 +29,6 @@ namespace bulkhead::worker {
 namespace {
 
 constexpr int kStdout = 1;
-
-[[noreturn]] void Die(int code, const std::string& why) {
-  std::fprintf(stderr, "bulkhead-worker: %s\n", why.c_str());
-  std::_Exit(code);
-}
 
 void WriteAll(std::string_view bytes) {
   while (!bytes.empty()) {

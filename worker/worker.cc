@@ -25,6 +25,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/numerics.h"
 #include "worker/control_session.h"
+#include "worker/die.h"
 #include "worker/fault_handlers.h"
 #include "worker/fence.h"
 #include "worker/generation_service.h"
@@ -43,11 +44,6 @@ namespace {
 constexpr Duration kConfigureDeadline = std::chrono::seconds(60);
 constexpr uint32_t kMaxThreads = 1024;
 constexpr int kLoaderNice = 10;  // whoever is being served on this machine keeps its processor time
-
-[[noreturn]] void Die(int code, const std::string& why) {
-  std::fprintf(stderr, "bulkhead-worker: %s\n", why.c_str());
-  std::_Exit(code);
-}
 
 // Threads exist before the filter that forbids making any.
 struct Threads {

@@ -238,7 +238,7 @@ ParsedCommandLine ParseCommandLine(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
     app.exit(asked);
-    parsed.exit = static_cast<ExitStatus>(ExitCode::kOk);
+    parsed.exit = kOk;
   } catch (const std::exception& error) {
     parsed.exit = TellUsage(app, error.what(), AsksForJson(argc, argv));
   }

@@ -14,7 +14,6 @@
 namespace bulkhead::cli {
 namespace {
 
-constexpr auto kOk = static_cast<ExitStatus>(ExitCode::kOk);
 
 ExitStatus Exit(ExitCode code) { return static_cast<ExitStatus>(code); }
 

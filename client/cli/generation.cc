@@ -163,7 +163,7 @@ ExitStatus Generation::OnDone(const v1::Done& done) {
   if (done.finish_reason() == v1::FINISH_REASON_LENGTH && options_.max_tokens == 0 && session_.chatty()) {
     session_.Note(fmt::format("the context of {} tokens is full; --context asks for more", context_));
   }
-  return static_cast<ExitStatus>(ExitCode::kOk);
+  return kOk;
 }
 
 }  // namespace bulkhead::cli

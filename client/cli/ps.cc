@@ -90,7 +90,7 @@ ExitStatus Ps(Session& session, const PsOptions& options) {
     session.Print(options.requests ? RequestTable(reply) : options.memory ? MemoryTable(reply) : ModelTable(reply));
     session.Print(BudgetLine(reply.budget()));
   }
-  return static_cast<ExitStatus>(ExitCode::kOk);
+  return kOk;
 }
 
 ExitStatus Models(Session& session) {
@@ -101,7 +101,7 @@ ExitStatus Models(Session& session) {
   const v1::ModelsReply& reply = answer.models();
   if (session.json()) {
     session.PrintJson(reply);
-    return static_cast<ExitStatus>(ExitCode::kOk);
+    return kOk;
   }
   Rows rows;
   for (const v1::CatalogModel& model : reply.models()) {
@@ -113,7 +113,7 @@ ExitStatus Models(Session& session) {
   }
   session.Print(Table({"MODEL", "SIZE", "NOTE", "PATH"}, rows, {1}));
   for (const std::string& problem : reply.problems()) session.Note(problem);
-  return static_cast<ExitStatus>(ExitCode::kOk);
+  return kOk;
 }
 
 }  // namespace bulkhead::cli

@@ -96,7 +96,7 @@ ExitStatus ChatLoop(Session& session, const RunOptions& options) {
     }
   }
   session.Print("\n");
-  return static_cast<ExitStatus>(ExitCode::kOk);
+  return kOk;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/fd.h"
+#include "base/reason.h"
 #include "client/blocking_client.h"
 
 namespace bulkhead::cli {
@@ -18,6 +19,8 @@ namespace bulkhead::cli {
 using ExitStatus = int;
 // The user pressed Ctrl-C: main ends the process by the signal itself, so that a shell sees 130 and stops its loop.
 inline constexpr ExitStatus kInterrupted = -1;
+inline constexpr auto kOk = static_cast<ExitStatus>(ExitCode::kOk);
+inline constexpr auto kOther = static_cast<ExitStatus>(ExitCode::kOther);
 
 struct SessionOptions {
   std::string socket;  // empty: found as client/locate.h says

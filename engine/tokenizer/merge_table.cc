@@ -12,12 +12,12 @@ constexpr uint64_t kMaxMerges = 1 << 22;
 constexpr size_t kMaxExtras = 1 << 16;
 constexpr uint32_t kBatchMerges = 128;
 
-uint64_t SlotCount(uint64_t count) { return std::bit_ceil(count + count / 3 + 1); }
+uint64_t MergeSlots(uint64_t count) { return std::bit_ceil(count + count / 3 + 1); }
 
 }  // namespace
 
 MergeTable::MergeTable(const Vocabulary& vocabulary, uint64_t count)
-    : vocabulary_(&vocabulary), slots_(SlotCount(count)), mask_(slots_.size() - 1), first_extra_(vocabulary.size()) {}
+    : vocabulary_(&vocabulary), slots_(MergeSlots(count)), mask_(slots_.size() - 1), first_extra_(vocabulary.size()) {}
 
 struct MergeTable::Batch {
   std::vector<std::string_view> texts;  // left and right of each merge in turn
@@ -114,6 +114,6 @@ std::optional<Merge> MergeTable::Find(uint32_t left, uint32_t right) const {
   return std::nullopt;
 }
 
-uint64_t MergeTable::TableBytes(uint64_t count) { return SlotCount(count) * sizeof(Slot); }
+uint64_t MergeTable::TableBytes(uint64_t count) { return MergeSlots(count) * sizeof(Slot); }
 
 }  // namespace bulkhead::engine

@@ -11,7 +11,7 @@ namespace {
 // Lookups under way at once; about what a core can have outstanding to memory, and a little more.
 constexpr size_t kBatch = 32;
 
-uint64_t SlotCount(uint64_t count) { return std::bit_ceil(count * 2 + 1); }
+uint64_t PieceSlots(uint64_t count) { return std::bit_ceil(count * 2 + 1); }
 
 // Multiply and fold, 8 bytes at a time.
 uint64_t Hash(std::string_view text) {
@@ -33,7 +33,7 @@ uint64_t Hash(std::string_view text) {
 }  // namespace
 
 PieceTable::PieceTable(std::span<const std::string_view> pieces)
-    : pieces_(pieces), slots_(SlotCount(pieces.size())), mask_(slots_.size() - 1) {
+    : pieces_(pieces), slots_(PieceSlots(pieces.size())), mask_(slots_.size() - 1) {
   std::array<uint64_t, kBatch> hashes;
   for (size_t first = 0; first < pieces.size(); first += kBatch) {
     const size_t count = std::min(kBatch, pieces.size() - first);
@@ -91,6 +91,6 @@ void PieceTable::FindMany(std::span<const std::string_view> texts, std::span<int
   }
 }
 
-uint64_t PieceTable::TableBytes(uint64_t count) { return SlotCount(count) * sizeof(Slot); }
+uint64_t PieceTable::TableBytes(uint64_t count) { return PieceSlots(count) * sizeof(Slot); }
 
 }  // namespace bulkhead::engine

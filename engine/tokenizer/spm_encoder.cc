@@ -10,15 +10,15 @@
 namespace bulkhead::engine {
 namespace {
 
-constexpr std::string_view kSpace = "\xe2\x96\x81";
+constexpr std::string_view kEscapedSpace = "\xe2\x96\x81";
 
 std::string EscapeSpaces(std::string_view text, bool prefix) {
   std::string escaped;
-  escaped.reserve(text.size() + text.size() / 3 + kSpace.size());
-  if (prefix) escaped.append(kSpace);
+  escaped.reserve(text.size() + text.size() / 3 + kEscapedSpace.size());
+  if (prefix) escaped.append(kEscapedSpace);
   for (const char c : text) {
     if (c == ' ') {
-      escaped.append(kSpace);
+      escaped.append(kEscapedSpace);
     } else {
       escaped.push_back(c);
     }
@@ -183,11 +183,11 @@ void SpmEncoder::AppendBytes(int32_t id, std::string& out) const {
     return;
   }
   while (!piece.empty()) {
-    const size_t space = piece.find(kSpace);
+    const size_t space = piece.find(kEscapedSpace);
     out.append(piece.substr(0, space));
     if (space == std::string_view::npos) return;
     out.push_back(' ');
-    piece.remove_prefix(space + kSpace.size());
+    piece.remove_prefix(space + kEscapedSpace.size());
   }
 }
 

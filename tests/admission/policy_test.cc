@@ -7,7 +7,6 @@
 namespace bulkhead::admission {
 namespace {
 
-constexpr uint64_t kGib = uint64_t{1} << 30;
 
 TEST(Policy, ProfilesAreSharesOfMemory) {
   Policy policy;
@@ -26,15 +25,15 @@ TEST(Policy, ProfilesAreSharesOfMemory) {
 
 TEST(Policy, TheCgroupsLimitLowersEveryProfile) {
   Policy policy;
-  policy.ram_bytes = 64 * kGib;
+  policy.ram_bytes = 64 * (uint64_t{1} << 30);
   policy.cgroup_limit_bytes = 1000;
   EXPECT_EQ(CeilingOf(policy), 400u);
   policy.profile = Profile::kCustom;
-  policy.custom_bytes = kGib;
+  policy.custom_bytes = (uint64_t{1} << 30);
   EXPECT_EQ(CeilingOf(policy), 1000u);
   policy.cgroup_limit_bytes = std::numeric_limits<uint64_t>::max();
-  policy.custom_bytes = kGib;
-  EXPECT_EQ(CeilingOf(policy), kGib) << "v1 writes 'no limit' as a huge number";
+  policy.custom_bytes = (uint64_t{1} << 30);
+  EXPECT_EQ(CeilingOf(policy), (uint64_t{1} << 30)) << "v1 writes 'no limit' as a huge number";
 }
 
 TEST(Policy, ProfileNamesGoBothWays) {
@@ -45,15 +44,15 @@ TEST(Policy, ProfileNamesGoBothWays) {
 }
 
 TEST(LiveHeadroom, SubtractsReserveMappedAndUntouched) {
-  const LiveMemory memory{.total_bytes = 10 * kGib, .available_bytes = 9 * kGib};
-  EXPECT_EQ(LiveHeadroom(memory, kGib, 2 * kGib), 4 * kGib);
-  EXPECT_EQ(LiveHeadroom(memory, 9 * kGib, 0), 0u);
-  EXPECT_EQ(LiveHeadroom(memory, std::numeric_limits<uint64_t>::max(), kGib), 0u) << "no wrap";
+  const LiveMemory memory{.total_bytes = 10 * (uint64_t{1} << 30), .available_bytes = 9 * (uint64_t{1} << 30)};
+  EXPECT_EQ(LiveHeadroom(memory, (uint64_t{1} << 30), 2 * (uint64_t{1} << 30)), 4 * (uint64_t{1} << 30));
+  EXPECT_EQ(LiveHeadroom(memory, 9 * (uint64_t{1} << 30), 0), 0u);
+  EXPECT_EQ(LiveHeadroom(memory, std::numeric_limits<uint64_t>::max(), (uint64_t{1} << 30)), 0u) << "no wrap";
 }
 
 TEST(LiveHeadroom, ReserveIsATenthButAtLeastTwoGibibytes) {
-  EXPECT_EQ(LiveReserve(8 * kGib), 2 * kGib);
-  EXPECT_EQ(LiveReserve(100 * kGib), 100 * kGib / 100 * 10);
+  EXPECT_EQ(LiveReserve(8 * (uint64_t{1} << 30)), 2 * (uint64_t{1} << 30));
+  EXPECT_EQ(LiveReserve(100 * (uint64_t{1} << 30)), 100 * (uint64_t{1} << 30) / 100 * 10);
 }
 
 }  // namespace

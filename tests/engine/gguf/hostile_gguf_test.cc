@@ -16,14 +16,14 @@ using tools::AppendRaw;
 using tools::AppendString;
 using tools::GgufWriter;
 
-absl::Status Parse(const std::string& bytes) {
+absl::Status StatusOfParsing(const std::string& bytes) {
   // A copy on the heap of just that size, so that a sanitizer sees one byte too far.
   const std::vector<char> exact(bytes.begin(), bytes.end());
   return GgufFile::Parse(std::as_bytes(std::span(exact))).status();
 }
 
 void ExpectInvalid(const std::string& bytes, std::string_view said) {
-  const absl::Status status = Parse(bytes);
+  const absl::Status status = StatusOfParsing(bytes);
   EXPECT_EQ(ReasonOf(status), Reason::kModelInvalid);
   EXPECT_NE(Message(status).find(said), std::string::npos) << Message(status);
 }
@@ -50,9 +50,9 @@ std::string WithTensor(std::initializer_list<uint64_t> dims, uint32_t type, uint
 
 TEST(HostileGguf, CutOffAnywhereIsRefused) {
   const std::string good = GoodFile();
-  ASSERT_TRUE(Parse(good).ok());
+  ASSERT_TRUE(StatusOfParsing(good).ok());
   for (size_t size = 0; size < good.size(); ++size) {
-    EXPECT_EQ(ReasonOf(Parse(good.substr(0, size))), Reason::kModelInvalid) << size;
+    EXPECT_EQ(ReasonOf(StatusOfParsing(good.substr(0, size))), Reason::kModelInvalid) << size;
   }
 }
 
@@ -62,7 +62,7 @@ TEST(HostileGguf, AnyByteChangedNeverCrashes) {
     for (const unsigned char value : {0x00, 0x01, 0x7f, 0x80, 0xff}) {
       std::string bytes = good;
       bytes[at] = static_cast<char>(value);
-      (void)Parse(bytes);
+      (void)StatusOfParsing(bytes);
     }
   }
 }
@@ -71,7 +71,7 @@ TEST(HostileGguf, OtherMagicIsRefused) { ExpectInvalid("GGML" + GoodFile().subst
 
 TEST(HostileGguf, OtherVersionsAndByteOrdersAreUnsupported) {
   for (const uint32_t version : {0U, 1U, 4U, 0x03000000U}) {
-    const absl::Status status = Parse(GgufWriter(version).Header());
+    const absl::Status status = StatusOfParsing(GgufWriter(version).Header());
     EXPECT_EQ(ReasonOf(status), Reason::kModelUnsupported) << version;
   }
 }
@@ -80,10 +80,10 @@ TEST(HostileGguf, CountsBeyondTheFileAreRefused) {
   for (const uint64_t count : {uint64_t{1}, uint64_t{60'000}, ~uint64_t{0}}) {
     GgufWriter keys;
     keys.OverrideCounts(0, count);
-    EXPECT_EQ(ReasonOf(Parse(keys.Header())), Reason::kModelInvalid) << count;
+    EXPECT_EQ(ReasonOf(StatusOfParsing(keys.Header())), Reason::kModelInvalid) << count;
     GgufWriter tensors;
     tensors.OverrideCounts(count, 0);
-    EXPECT_EQ(ReasonOf(Parse(tensors.Header())), Reason::kModelInvalid) << count;
+    EXPECT_EQ(ReasonOf(StatusOfParsing(tensors.Header())), Reason::kModelInvalid) << count;
   }
 }
 
@@ -176,7 +176,7 @@ TEST(HostileGguf, RowsThatAreNoWholeBlocksAreRefused) {
 
 TEST(HostileGguf, UnknownWeightTypesAreNamed) {
   for (const uint32_t type : {9U, 44U, 0x1002aU, ~0U}) {
-    const absl::Status status = Parse(WithTensor({32}, type, 0));
+    const absl::Status status = StatusOfParsing(WithTensor({32}, type, 0));
     EXPECT_EQ(ReasonOf(status), Reason::kModelUnsupported);
     EXPECT_NE(Message(status).find("of tensor t"), std::string::npos) << Message(status);
   }

@@ -7,7 +7,7 @@
 namespace bulkhead::engine {
 namespace {
 
-constexpr EncodeOptions kPlain = {.add_special = false, .parse_special = false, .literal = {}};
+constexpr EncodeOptions kPlainText = {.add_special = false, .parse_special = false, .literal = {}};
 constexpr char kSpace[] = "\xe2\x96\x81";
 
 void AddSmall(tools::GgufWriter& writer) {
@@ -22,7 +22,7 @@ TEST(SpmEncoder, JoinsTheBestScoreFirst) {
   const auto made = MustTokenizer(AddSmall);
   ASSERT_NE(made, nullptr);
   // "ba" (-4) goes before "ab" (-5).
-  EXPECT_EQ(made->tokenizer->Encode("aba", kPlain), (std::vector<int32_t>{4, 5, 8}));
+  EXPECT_EQ(made->tokenizer->Encode("aba", kPlainText), (std::vector<int32_t>{4, 5, 8}));
 }
 
 TEST(SpmEncoder, PutsASpaceBeforeTheTextAndBehindSpecialTokens) {
@@ -35,13 +35,13 @@ TEST(SpmEncoder, PutsASpaceBeforeTheTextAndBehindSpecialTokens) {
     writer.AddBool("tokenizer.ggml.add_space_prefix", false);
   });
   ASSERT_NE(bare, nullptr);
-  EXPECT_EQ(bare->tokenizer->Encode("ab", kPlain), (std::vector<int32_t>{7}));
+  EXPECT_EQ(bare->tokenizer->Encode("ab", kPlainText), (std::vector<int32_t>{7}));
 }
 
 TEST(SpmEncoder, FallsBackToBytesAndThenToUnknown) {
   const auto made = MustTokenizer(AddSmall);
   ASSERT_NE(made, nullptr);
-  EXPECT_EQ(made->tokenizer->Encode("\n\xc3\xa9", kPlain), (std::vector<int32_t>{4, 3, 9, 0}));
+  EXPECT_EQ(made->tokenizer->Encode("\n\xc3\xa9", kPlainText), (std::vector<int32_t>{4, 3, 9, 0}));
 }
 
 TEST(SpmEncoder, GivesBackEveryByteOfAnyText) {
@@ -53,7 +53,7 @@ TEST(SpmEncoder, GivesBackEveryByteOfAnyText) {
   for (const std::string& text : {std::string("plain words, and signs: \xe2\x82\xac"),
                                   std::string("\x00\xff\xfe\xe2\x96", 5), std::string(100'000, 'z')}) {
     std::string back;
-    for (const int32_t id : made->tokenizer->Encode(text, kPlain)) made->tokenizer->AppendBytes(id, back);
+    for (const int32_t id : made->tokenizer->Encode(text, kPlainText)) made->tokenizer->AppendBytes(id, back);
     EXPECT_EQ(back, text);
   }
 }

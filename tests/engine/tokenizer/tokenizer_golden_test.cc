@@ -51,18 +51,18 @@ TEST_P(TokenizerVectors, IdsAndBytesEqualTheReference) {
   }
 }
 
-constexpr EncodeOptions kPlain = {.add_special = false, .parse_special = false, .literal = {}};
+constexpr EncodeOptions kPlainGolden = {.add_special = false, .parse_special = false, .literal = {}};
 constexpr EncodeOptions kSpecial = {.add_special = true, .parse_special = false, .literal = {}};
 constexpr EncodeOptions kParsed = {.add_special = true, .parse_special = true, .literal = {}};
 
 INSTANTIATE_TEST_SUITE_P(
     Golden, TokenizerVectors,
-    testing::Values(VectorsCase{"ggml-vocab-llama-spm.gguf", "ggml-vocab-llama-spm.vectors.json", kPlain},
-                    VectorsCase{"ggml-vocab-phi-3.gguf", "ggml-vocab-phi-3.vectors.json", kPlain},
-                    VectorsCase{"ggml-vocab-gpt-2.gguf", "ggml-vocab-gpt-2.vectors.json", kPlain},
-                    VectorsCase{"ggml-vocab-mpt.gguf", "ggml-vocab-mpt.vectors.json", kPlain},
-                    VectorsCase{"vocab-llama3.1.gguf", "ggml-vocab-llama-bpe.vectors.json", kPlain},
-                    VectorsCase{"vocab-qwen3.gguf", "ggml-vocab-qwen2.vectors.json", kPlain},
+    testing::Values(VectorsCase{"ggml-vocab-llama-spm.gguf", "ggml-vocab-llama-spm.vectors.json", kPlainGolden},
+                    VectorsCase{"ggml-vocab-phi-3.gguf", "ggml-vocab-phi-3.vectors.json", kPlainGolden},
+                    VectorsCase{"ggml-vocab-gpt-2.gguf", "ggml-vocab-gpt-2.vectors.json", kPlainGolden},
+                    VectorsCase{"ggml-vocab-mpt.gguf", "ggml-vocab-mpt.vectors.json", kPlainGolden},
+                    VectorsCase{"vocab-llama3.1.gguf", "ggml-vocab-llama-bpe.vectors.json", kPlainGolden},
+                    VectorsCase{"vocab-qwen3.gguf", "ggml-vocab-qwen2.vectors.json", kPlainGolden},
                     VectorsCase{"vocab-qwen3.gguf", "vocab-qwen3.chat.addspecial1.parsespecial0.json", kSpecial},
                     VectorsCase{"vocab-qwen3.gguf", "vocab-qwen3.chat.addspecial1.parsespecial1.json", kParsed},
                     VectorsCase{"vocab-llama3.1.gguf", "vocab-llama3.1.chat.addspecial1.parsespecial0.json", kSpecial},
