@@ -10,9 +10,14 @@ import random
 import re
 from dataclasses import dataclass, field
 
-NAMES = ("Anna Ben Clara David Ella Finn Grace Henry Ida Jack Kate Leo Mia Noah Olive Peter Rosa Sam Tess Tom "
-         "Vera Will Zoe Max").split()
-ANIMALS = "fox bear rabbit mouse wolf frog duck hedgehog squirrel badger beaver goat".split()
+# A first name that tells the second keeps the names apart for a model that is still learning; single names, which are
+# all alike in use, are not told apart for a very long time and so never copied.
+HEROES = ["Anna Acorn", "Ben Brook", "Clara Clover", "David Dew", "Ella Elm", "Finn Fern", "Grace Glen", "Henry Hazel",
+          "Ida Ivy", "Jack Juniper", "Kate Kettle", "Leo Lark"]
+FRIENDS = ["Mia Moss", "Noah Nest", "Olive Oak", "Peter Pine", "Rosa Reed", "Sam Stone", "Tess Thistle", "Uma Umber",
+           "Vera Vale", "Will Willow", "Yara Yew", "Zoe Zephyr"]
+KINDS = "fox rabbit mouse frog hedgehog squirrel".split()
+OTHERS = "bear wolf duck badger beaver goat".split()
 PLACES = ["a quiet forest", "a green valley", "a small village", "an old mill", "a windy hill", "a sunny meadow",
           "a little harbor", "a deep wood", "a stone cottage", "a wide field"]
 TRAITS = "kind brave curious gentle clever cheerful patient honest".split()
@@ -21,8 +26,8 @@ THINGS = ["red ball", "blue kite", "silver bell", "wooden boat", "golden key", "
 WEATHER = "sunny rainy cloudy windy snowy foggy".split()
 FOOD = ["honey cakes", "apple pie", "warm bread", "berry soup", "sweet plums", "nut cookies"]
 
-SLOTS = {"hero": NAMES, "kind": ANIMALS, "place": PLACES, "trait": TRAITS, "thing": THINGS, "weather": WEATHER,
-         "friend": NAMES, "other": ANIMALS, "food": FOOD}
+SLOTS = {"hero": HEROES, "kind": KINDS, "place": PLACES, "trait": TRAITS, "thing": THINGS, "weather": WEATHER,
+         "friend": FRIENDS, "other": OTHERS, "food": FOOD}
 
 STAGES = [
     ["Once upon a time, a {kind} named {hero} lived in {place}.",
@@ -98,12 +103,7 @@ class Drawn:
         def value(match):
             name = match.group(1)
             if name not in self.slots:
-                options = SLOTS[name]
-                if name == "friend":
-                    options = [n for n in options if n != self.slots["hero"]]
-                if name == "other":
-                    options = [k for k in options if k != self.slots["kind"]]
-                self.slots[name] = self.pick(options)
+                self.slots[name] = self.pick(SLOTS[name])
             return self.slots[name]
 
         return re.sub(r"\{(\w+)\}", value, template)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-WIDTH, LAYERS, HEADS, KV_HEADS, HEAD, HIDDEN = 128, 5, 4, 2, 32, 384
+WIDTH, LAYERS, HEADS, KV_HEADS, HEAD, HIDDEN = 96, 4, 3, 1, 32, 256
 VOCABULARY, CONTEXT, THETA, EPSILON = 1024, 1024, 10000.0, 1e-6
 
 
@@ -50,7 +50,8 @@ class Layer(nn.Module):
         v = self.attn_v(y).view(batch, length, KV_HEADS, HEAD).transpose(1, 2)
         q, k = rotate(self.attn_q_norm(q), cos, sin), rotate(self.attn_k_norm(k), cos, sin)
         # One plain product a head: Debian's torch has no fast batched product.
-        heads = [attend(q[b, h], k[b, h * KV_HEADS // HEADS], v[b, h * KV_HEADS // HEADS], mask)
+        q, k, v = ([row.unbind() for row in x.unbind()] for x in (q, k, v))
+        heads = [attend(q[b][h], k[b][h * KV_HEADS // HEADS], v[b][h * KV_HEADS // HEADS], mask)
                  for b in range(batch) for h in range(HEADS)]
         mixed = torch.stack(heads).view(batch, HEADS, length, HEAD).transpose(1, 2)
         x = x + self.attn_output(mixed.reshape(batch, length, HEADS * HEAD))
