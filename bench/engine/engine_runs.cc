@@ -3,11 +3,11 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/sys.h"
+#include "bench/engine/stopwatch.h"
 #include "kernels/dispatch.h"
 
 namespace bulkhead::bench {
@@ -15,12 +15,6 @@ namespace {
 
 constexpr uint32_t kContext = 1024;
 constexpr uint32_t kDecodePrompt = 16;
-
-using SteadyClock = std::chrono::steady_clock;
-
-double SecondsSince(SteadyClock::time_point start) {
-  return std::chrono::duration<double>(SteadyClock::now() - start).count();
-}
 
 int32_t RandomId(uint32_t index, uint32_t vocabulary) {
   return static_cast<int32_t>((uint64_t{index} * 2654435761U + 12345) % vocabulary);

@@ -6,23 +6,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 
+#include "bench/engine/stopwatch.h"
 #include "kernels/cpu_features.h"
 
 namespace bulkhead::bench {
 namespace {
 
-using SteadyClock = std::chrono::steady_clock;
-
 constexpr size_t kReadChunk = size_t{1} << 20;
 constexpr uint32_t kPeakChunks = 64;
-
-double SecondsSince(SteadyClock::time_point start) {
-  return std::chrono::duration<double>(SteadyClock::now() - start).count();
-}
 
 std::atomic<uint64_t> results_sink{0};  // keeps the compiler from leaving the work out
 
