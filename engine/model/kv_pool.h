@@ -33,12 +33,16 @@ class KvPool {
   [[nodiscard]] uint64_t pages() const { return pages_; }
   [[nodiscard]] uint64_t bytes() const { return memory_.size(); }
 
+  // All layers' K and V of one page over those of another.
+  void CopyPage(uint32_t from, uint32_t to);
+
   std::vector<uint32_t>& Table(uint32_t slot) { return tables_[slot]; }
   [[nodiscard]] const std::vector<uint32_t>& Table(uint32_t slot) const { return tables_[slot]; }
 
  private:
   PrivateMemory memory_;
   KvType type_ = KvType::kF16;
+  uint32_t layers_ = 0;
   uint64_t pages_ = 0;
   uint64_t page_bytes_ = 0;   // K and V of one layer
   uint64_t layer_bytes_ = 0;  // all pages of one layer

@@ -44,6 +44,7 @@ class StatePool {
   [[nodiscard]] std::optional<uint32_t> Take(uint32_t slot);
   void Restore(uint32_t slot, uint32_t snapshot);
   void Drop(uint32_t snapshot);
+  [[nodiscard]] size_t snapshots() const { return positions_.size(); }
   [[nodiscard]] size_t free_snapshots() const { return free_.size(); }
 
  private:

@@ -4,9 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <random>
-#include <set>
 
 #include "base/sys.h"
 #include "engine/model/model_config.h"
@@ -90,61 +87,28 @@ TEST(PlanRuntime, GrowsOnlyWithinWhatWasAdmitted) {
   EXPECT_EQ(ReasonOf(runtime->Grow(slot, 129)), Reason::kInternal);
 }
 
-// What a sequence of the random walk was promised and has been given.
-struct Held {
-  uint32_t admitted = 0;
-  uint32_t grown = 0;
-};
-
-void ExpectBooksBalance(PlanRuntime& runtime, const std::map<uint32_t, Held>& held) {
-  const auto pages = [](uint32_t tokens) { return (tokens + kPagePositions - 1) / kPagePositions; };
-  uint64_t taken = 0;
-  uint64_t reserved = 0;
-  std::set<uint32_t> seen;
-  for (const auto& [slot, sequence] : held) {
-    ASSERT_EQ(runtime.kv().Table(slot).size(), pages(sequence.grown));
-    for (const uint32_t page : runtime.kv().Table(slot)) {
-      ASSERT_LT(page, runtime.kv().pages());
-      ASSERT_TRUE(seen.insert(page).second) << "page " << page << " belongs to two sequences";
-    }
-    taken += pages(sequence.grown);
-    reserved += pages(sequence.admitted) - pages(sequence.grown);
-  }
-  const PageCounts counts = runtime.Pages();
-  ASSERT_EQ(counts.total - counts.free, taken);
-  ASSERT_EQ(counts.reserved, reserved);
-  ASSERT_LE(counts.reserved, counts.free);
+TEST(PlanRuntime, ASnapshotSaysWhatIsHeld) {
+  const auto runtime = Make({.context = 256, .sequences = 2});
+  const uint32_t slot = runtime->Admit(200).slot;
+  ASSERT_TRUE(runtime->Grow(slot, 70).ok());
+  const auto snapshot = runtime->Snapshot();
+  ASSERT_TRUE(snapshot.ok()) << Message(snapshot.status());
+  EXPECT_EQ(snapshot->sequences, 1u);
+  EXPECT_EQ(snapshot->max_sequences, 2u);
+  EXPECT_EQ(snapshot->pages.total, 8u);
+  EXPECT_EQ(snapshot->pages.free, 6u);
+  EXPECT_EQ(snapshot->pages.reserved, 2u);
+  EXPECT_EQ(snapshot->pages.idle, 0u);
 }
 
-TEST(PlanRuntime, PagesAreNeitherLostNorSharedInARandomWalk) {
-  const auto runtime = Make({.context = 1024, .sequences = 8, .kv_tokens = 3000});
-  std::mt19937 random(20261130);
-  std::map<uint32_t, Held> held;
-  for (int step = 0; step < 20000; ++step) {
-    const uint32_t choice = random() % 4;
-    if (choice == 0 || held.empty()) {
-      const uint32_t tokens = 1 + random() % 1024;
-      const Admission admission = runtime->Admit(tokens);
-      if (admission.verdict == Verdict::kAdmitted) {
-        ASSERT_FALSE(held.contains(admission.slot));
-        held[admission.slot] = {tokens, 0};
-      }
-    } else {
-      const auto chosen = std::next(held.begin(), random() % held.size());
-      if (choice == 1) {
-        runtime->Release(chosen->first);
-        held.erase(chosen);
-      } else {
-        Held& sequence = chosen->second;
-        sequence.grown = std::min(sequence.admitted, sequence.grown + 1 + static_cast<uint32_t>(random() % 200));
-        ASSERT_TRUE(runtime->Grow(chosen->first, sequence.grown).ok());
-      }
-    }
-    ExpectBooksBalance(*runtime, held);
-  }
-  for (const auto& [slot, sequence] : held) runtime->Release(slot);
-  EXPECT_EQ(runtime->Pages().free, runtime->Pages().total);
-  EXPECT_EQ(runtime->Pages().reserved, 0u);
+// A page that somebody took behind the books.
+TEST(PlanRuntime, AnAuditFindsAPageTooMany) {
+  const auto runtime = Make({.context = 256, .sequences = 2});
+  const uint32_t slot = runtime->Admit(200).slot;
+  ASSERT_TRUE(runtime->Grow(slot, 70).ok());
+  EXPECT_TRUE(runtime->Audit().ok()) << Message(runtime->Audit());
+  runtime->kv().Table(slot).push_back(runtime->kv().Table(slot)[0]);
+  EXPECT_EQ(ReasonOf(runtime->Audit()), Reason::kInternal);
 }
 
 }  // namespace
