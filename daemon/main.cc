@@ -1,5 +1,4 @@
 // bulkheadd: flags and configuration, the lock, the socket, and then the loop.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <uv.h>
 
@@ -10,18 +9,13 @@
 #include "base/sys.h"
 #include "daemon/exit_codes.h"
 #include "daemon/flags.h"
+#include "daemon/listening_socket.h"
 #include "daemon/log.h"
 #include "daemon/manager.h"
 #include "daemon/state_lock.h"
-#include "ipc/unix_address.h"
 
 namespace bulkhead::daemon {
 namespace {
-
-struct Socket {
-  UniqueFd fd;
-  std::string own_path;  // empty where systemd owns it
-};
 
 int PrintConfig(const LoadedConfig& loaded) {
   std::string section;
@@ -34,33 +28,6 @@ int PrintConfig(const LoadedConfig& loaded) {
     fmt::print("{} = {}  # {}\n", shown.name.substr(dot + 1), shown.value, shown.origin);
   }
   return kExitOk;
-}
-
-std::string ParentOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-}
-
-absl::StatusOr<Socket> OpenSocket(const Config& config) {
-  ASSIGN_OR_RETURN(UniqueFd passed, ServiceManager::TakeListeningSocket());
-  if (passed.valid()) {
-    const int flags = sys::Fcntl(passed.get(), F_GETFL);
-    if (const int error = sys::Fcntl(passed.get(), F_SETFL, flags | O_NONBLOCK); error < 0) {
-      return ErrnoError(-error, "LISTEN_FDS");
-    }
-    return Socket{std::move(passed), ""};
-  }
-  const std::string& path = config.paths.socket;
-  ASSIGN_OR_RETURN(const std::optional<gid_t> group, ResolveGroup(config.access.group));
-  RETURN_IF_ERROR(MakeDirectories(ParentOf(path), 0755));
-  // Nobody else gets in before the group is the right one.
-  ASSIGN_OR_RETURN(UniqueFd fd, ipc::ListenUnix(path, group ? 0600 : config.access.socket_mode, 1024));
-  if (group) {
-    int error = sys::Chown(path.c_str(), static_cast<uid_t>(-1), *group);
-    if (error == 0) error = sys::Chmod(path.c_str(), config.access.socket_mode);
-    if (error < 0) return ErrnoError(-error, path);
-  }
-  return Socket{std::move(fd), path};
 }
 
 int Fatal(const absl::Status& status, int code = kExitFatal) {
@@ -77,7 +44,7 @@ int Serve(ConfigSources sources, LoadedConfig loaded) {
   if (!lock.ok()) return Fatal(lock.status());
   const auto admin_group = ResolveGroup(config.access.admin_group);
   if (!admin_group.ok()) return Fatal(admin_group.status(), kExitConfig);
-  auto socket = OpenSocket(config);
+  auto socket = OpenListeningSocket(config);
   if (!socket.ok()) return Fatal(socket.status());
   uv_loop_t loop;
   if (const int error = uv_loop_init(&loop); error < 0) return Fatal(ErrnoError(-error, "uv_loop_init"));

@@ -96,22 +96,34 @@ ProcessExit ExitOf(const siginfo_t& info) {
 }
 
 // A process that exists but cannot be supervised: it must not outlive this call. This waits for a SIGKILL to take
-// effect, which a process that has only just been made does at once.
+// effect, which a process that has only just been made does at once; but never for longer than a moment, should the
+// kernel have refused the signal.
 void KillUnwatched(pid_t pid) {
+  constexpr int kMostMs = 1000;
   sys::KillGroup(pid, SIGKILL);
-  siginfo_t info = {};
-  while (sys::WaitPid(pid, &info, WEXITED) == -EINTR) {
+  for (int waited_ms = 0; waited_ms < kMostMs; ++waited_ms) {
+    siginfo_t info = {};
+    const int error = sys::WaitPid(pid, &info, WEXITED | WNOHANG);
+    if (error < 0 && error != -EINTR) return;
+    if (error == 0 && info.si_pid != 0) return;
+    sys::Poll(nullptr, 0, 1);
   }
+}
+
+int WaitRetrying(const Pidfd& process, siginfo_t* info, int flags) {
+  int error = 0;
+  do {
+    *info = {};
+    error = sys::WaitPidfd(process.fd(), info, flags);
+  } while (error == -EINTR);
+  return error;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PosixLauncher>> PosixLauncher::Create(Options options) {
   UniqueFd binary(sys::Open(options.worker_path.c_str(), O_PATH));
-  if (!binary.valid()) {
-    const int error = -sys::Open(options.worker_path.c_str(), O_PATH);
-    return Error(Reason::kSpawnFailed, Message(ErrnoError(error, options.worker_path)));
-  }
+  if (!binary.valid()) return Error(Reason::kSpawnFailed, Message(ErrnoError(-binary.get(), options.worker_path)));
   ASSIGN_OR_RETURN(UniqueFd moved, MovedUp(binary.get(), options.worker_path.c_str()));
   return std::unique_ptr<PosixLauncher>(new PosixLauncher(std::move(options), std::move(moved)));
 }
@@ -177,12 +189,11 @@ int PosixLauncher::Signal(const Pidfd& process, int signal) {
 
 absl::StatusOr<std::optional<ProcessExit>> PosixLauncher::Reap(const Pidfd& process) {
   siginfo_t info = {};
-  int error = sys::WaitPidfd(process.fd(), &info, WEXITED | WNOHANG | WNOWAIT);
+  int error = WaitRetrying(process, &info, WEXITED | WNOHANG | WNOWAIT);
   if (error < 0) return ErrnoError(-error, "waitid");
   if (info.si_pid == 0) return std::optional<ProcessExit>();
   sys::KillGroup(process.pid(), SIGKILL);
-  info = {};
-  error = sys::WaitPidfd(process.fd(), &info, WEXITED | WNOHANG);
+  error = WaitRetrying(process, &info, WEXITED | WNOHANG);
   if (error < 0) return ErrnoError(-error, "waitid");
   return std::optional<ProcessExit>(ExitOf(info));
 }

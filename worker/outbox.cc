@@ -15,7 +15,12 @@
 
 namespace bulkhead::worker {
 
-Outbox::Outbox() : wake_fd_(sys::EventFd(0, EFD_NONBLOCK)) {}
+Outbox::Outbox() : wake_fd_(sys::EventFd(0, EFD_NONBLOCK)) {
+  if (wake_fd_.valid()) return;
+  // Without it nothing the engine says would ever be sent: better a death that can be seen than a stall.
+  std::fprintf(stderr, "bulkhead-worker: %s\n", Message(ErrnoError(-wake_fd_.get(), "eventfd")).c_str());
+  std::abort();
+}
 
 void Outbox::Push(const google::protobuf::MessageLite& frame) {
   auto encoded = ipc::EncodeFrame(frame, ipc::kDefaultMaxFrame);
