@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,25 @@ msghdr Shortened(const char* call, const msghdr& message, std::array<iovec, kMax
   return shorter;
 }
 
+// Takes `own`.
+int ReadNames(int own, std::vector<std::string>* names) {
+  DIR* directory = ::fdopendir(own);
+  if (directory == nullptr) {
+    const int error = errno;
+    ::close(own);
+    return -error;
+  }
+  ::rewinddir(directory);
+  errno = 0;
+  while (const dirent* entry = ::readdir(directory)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names->push_back(name);
+  }
+  const int error = errno;
+  ::closedir(directory);
+  return -error;
+}
+
 }  // namespace
 
 void SetFaultHook(FaultHook hook) { g_hook.store(hook, std::memory_order_release); }
@@ -92,21 +112,12 @@ int Fstat(int fd, struct stat* info) { BULKHEAD_CALL(static_cast<int>(::syscall(
 int ListDirectory(int fd, std::vector<std::string>* names) {
   if (const int injected = Injected(__func__); injected != 0) return -injected;
   const int own = ::openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (own < 0) return -errno;
-  DIR* directory = ::fdopendir(own);
-  if (directory == nullptr) {
-    const int error = errno;
-    ::close(own);
-    return -error;
-  }
-  errno = 0;
-  while (const dirent* entry = ::readdir(directory)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names->push_back(name);
-  }
-  const int error = errno;
-  ::closedir(directory);
-  return -error;
+  return own < 0 ? -errno : ReadNames(own, names);
+}
+int ListOpenDirectory(int fd, std::vector<std::string>* names) {
+  if (const int injected = Injected(__func__); injected != 0) return -injected;
+  const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  return own < 0 ? -errno : ReadNames(own, names);
 }
 ssize_t ReadLink(const char* path, std::span<char> buffer) {
   BULKHEAD_CALL(::readlink(path, buffer.data(), buffer.size()));
@@ -118,6 +129,10 @@ int Fcntl(int fd, int command, int64_t argument) { BULKHEAD_CALL(::fcntl(fd, com
 int Rename(const char* from, const char* to) { BULKHEAD_CALL(::rename(from, to)); }
 int Unlink(const char* path) { BULKHEAD_CALL(::unlink(path)); }
 int Mkdir(const char* path, mode_t mode) { BULKHEAD_CALL(::mkdir(path, mode)); }
+int Rmdir(const char* path) { BULKHEAD_CALL(::rmdir(path)); }
+ssize_t GetXattr(const char* path, const char* name, std::span<char> buffer) {
+  BULKHEAD_CALL(::getxattr(path, name, buffer.data(), buffer.size()));
+}
 int Chmod(const char* path, mode_t mode) { BULKHEAD_CALL(::chmod(path, mode)); }
 int Chown(const char* path, uid_t uid, gid_t gid) { BULKHEAD_CALL(::chown(path, uid, gid)); }
 int Flock(int fd, int operation) { BULKHEAD_CALL(::flock(fd, operation)); }

@@ -43,6 +43,8 @@ ssize_t Write(int fd, const void* data, size_t size);
 int Fstat(int fd, struct stat* info);
 // The names in an open directory but "." and "..", unsorted, by a descriptor of its own: -errno or 0.
 int ListDirectory(int fd, std::vector<std::string>* names);
+// The same through `fd` itself, from its beginning: of a /proc directory that cannot be opened again.
+int ListOpenDirectory(int fd, std::vector<std::string>* names);
 // The target of a symbolic link, not terminated: bytes written or -errno.
 ssize_t ReadLink(const char* path, std::span<char> buffer);
 int Lstat(const char* path, struct stat* info);
@@ -52,6 +54,9 @@ int Fcntl(int fd, int command, int64_t argument = 0);
 int Rename(const char* from, const char* to);
 int Unlink(const char* path);
 int Mkdir(const char* path, mode_t mode);
+int Rmdir(const char* path);
+// The value of an extended attribute: bytes read or -errno.
+ssize_t GetXattr(const char* path, const char* name, std::span<char> buffer);
 int Chmod(const char* path, mode_t mode);
 int Chown(const char* path, uid_t uid, gid_t gid);
 int Flock(int fd, int operation);

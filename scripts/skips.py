@@ -14,6 +14,15 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CPU_FLAGS = next((line for line in open("/proc/cpuinfo") if line.startswith("flags")), "").split()
 
+MOUNTS = [line.split() for line in open("/proc/self/mountinfo")]
+
+
+def cgroup2():
+    """The controllers of the v2 hierarchy, None where it is not mounted."""
+    point = next((fields[4] for fields in MOUNTS if "cgroup2" in fields[fields.index("-"):]), None)
+    return None if point is None else (pathlib.Path(point) / "cgroup.controllers").read_text().split()
+
+
 # code -> whether the reason really holds on this machine
 HOLDS = {
     "no-avx2": lambda: "avx2" not in CPU_FLAGS,
@@ -21,6 +30,9 @@ HOLDS = {
     "no-shared-golden": lambda: not (ROOT.parent / "shared" / "golden").is_dir(),
     "no-systemd-nspawn": lambda: shutil.which("systemd-nspawn") is None or os.geteuid() != 0,
     "no-autogroup": lambda: not pathlib.Path("/proc/self/autogroup").exists(),
+    "cgroup2-is-systemds": lambda: os.path.isdir("/run/systemd/system"),
+    "no-cgroup2": lambda: not cgroup2(),
+    "no-cgroup2-memory": lambda: "memory" not in (cgroup2() or []),
     "not-root": lambda: os.geteuid() != 0,
     "sanitizer-no-memory-fence": lambda: True,  # only sanitizer builds contain this skip
 }

@@ -104,6 +104,8 @@ void Inspector::Start(Job& job) {
   spec.capture_stdout = true;
   spec.data_soft_bytes = kInspectDataBytes;
   spec.data_hard_bytes = kInspectDataBytes;
+  spec.leaf = fmt::format("inspect-{}", ++started_);
+  spec.leaf_limits = LimitsOf(kInspectDataBytes, job.identity.size, 1);
   if (auto launched = job.process.Launch(spec, kMaxManifestBytes + ipc::kFrameHeaderBytes); !launched.ok()) {
     Finish(job, launched.status());
     return;

@@ -46,6 +46,7 @@ class Inspector {
   const SupervisionSettings* settings_;
   std::map<FileIdentity, std::shared_ptr<const v1::Manifest>> cache_;
   std::map<FileIdentity, std::unique_ptr<Job>> jobs_;
+  uint64_t started_ = 0;
   bool stopped_ = false;
 };
 

@@ -1,9 +1,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
 #include <array>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 
@@ -175,10 +177,21 @@ absl::StatusOr<LaunchedProcess> PosixLauncher::Launch(const LaunchSpec& spec) {
       return Error(Reason::kSpawnFailed, Message(ErrnoError(-error, "prlimit(RLIMIT_DATA)")));
     }
   }
+  launched.leaf = PutIntoLeaf(spec, pid);
+  launched.threads = UniqueFd(sys::Open(fmt::format("/proc/{}/task", pid).c_str(), O_RDONLY | O_DIRECTORY));
   launched.control = std::move(control.ours);
   launched.stderr_end = std::move(errors.ours);
   launched.stdout_end = std::move(output.ours);
   return launched;
+}
+
+// A cgroup that somebody broke costs the leaf, not the service: the other fences hold, and Degraded says so.
+std::unique_ptr<CgroupLeaf> PosixLauncher::PutIntoLeaf(const LaunchSpec& spec, pid_t pid) {
+  if (options_.cgroups == nullptr || spec.leaf.empty()) return nullptr;
+  auto leaf = options_.cgroups->MakeLeaf(spec.leaf, spec.leaf_limits);
+  const absl::Status entered = leaf.ok() ? (*leaf)->Enter(pid) : leaf.status();
+  leaf_problem_ = entered.ok() ? "" : fmt::format("a worker runs without its cgroup: {}", Message(entered));
+  return entered.ok() ? *std::move(leaf) : nullptr;
 }
 
 int PosixLauncher::Signal(const Pidfd& process, int signal) {
@@ -196,6 +209,29 @@ absl::StatusOr<std::optional<ProcessExit>> PosixLauncher::Reap(const Pidfd& proc
   error = WaitRetrying(process, &info, WEXITED | WNOHANG);
   if (error < 0) return ErrnoError(-error, "waitid");
   return std::optional<ProcessExit>(ExitOf(info));
+}
+
+absl::Status ProcessLauncher::SetCpus(const UniqueFd&, std::span<const int>) { return absl::OkStatus(); }
+
+absl::Status PosixLauncher::SetCpus(const UniqueFd& threads, std::span<const int> cpus) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (const int cpu : cpus) {
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &mask);
+  }
+  std::vector<std::string> names;
+  if (const int error = sys::ListOpenDirectory(threads.get(), &names); error < 0) {
+    return ErrnoError(-error, "threads of a worker");
+  }
+  absl::Status result;
+  for (const std::string& name : names) {
+    pid_t thread = 0;
+    std::from_chars(name.data(), name.data() + name.size(), thread);
+    const int error = thread > 0 ? sys::SchedSetAffinity(thread, sizeof(mask), &mask) : 0;
+    // One that has just ended needs no CPU.
+    if (error < 0 && error != -ESRCH) result = ErrnoError(-error, fmt::format("affinity of thread {}", thread));
+  }
+  return result;
 }
 
 }  // namespace bulkhead::supervisor

@@ -5,13 +5,16 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "supervisor/cgroup_tree.h"
 
 namespace bulkhead::supervisor {
 
@@ -28,6 +31,8 @@ struct LaunchSpec {
   bool capture_stdout = false;         // else /dev/null
   uint64_t data_soft_bytes = 0;        // RLIMIT_DATA; 0 = as inherited
   uint64_t data_hard_bytes = 0;
+  std::string leaf;  // name of its cgroup leaf, where there is a delegated cgroup; empty: none
+  LeafLimits leaf_limits;
 };
 
 struct LaunchedProcess {
@@ -35,6 +40,8 @@ struct LaunchedProcess {
   UniqueFd control;     // SOCK_STREAM, our end
   UniqueFd stderr_end;  // pipe, our end, non-blocking
   UniqueFd stdout_end;  // likewise, where captured
+  UniqueFd threads;     // its /proc/PID/task, opened before the process closes itself; may be empty
+  std::unique_ptr<CgroupLeaf> leaf;
 };
 
 class ProcessLauncher {
@@ -48,25 +55,35 @@ class ProcessLauncher {
   virtual int Signal(const Pidfd& process, int signal) = 0;
   // Kills what is left of the group, then takes the exit status, never waiting: nullopt while it lives.
   virtual absl::StatusOr<std::optional<ProcessExit>> Reap(const Pidfd& process) = 0;
+  // Lets every thread of the process behind `threads` run on these CPUs only.
+  virtual absl::Status SetCpus(const UniqueFd& threads, std::span<const int> cpus);
+  // What it promised and cannot do, for people; empty where all is well.
+  [[nodiscard]] virtual std::string Degraded() const { return {}; }
 };
 
 // posix_spawn with a new session, empty environment, default signal dispositions and an empty signal mask.
 class PosixLauncher final : public ProcessLauncher {
  public:
   struct Options {
-    std::string worker_path;  // opened here, once: a package upgrade does not surprise a running daemon
+    std::string worker_path;        // opened here, once: a package upgrade does not surprise a running daemon
+    CgroupTree* cgroups = nullptr;  // outlives the launcher; null: process groups and RLIMIT_DATA have to do
   };
   static absl::StatusOr<std::unique_ptr<PosixLauncher>> Create(Options options);
 
   absl::StatusOr<LaunchedProcess> Launch(const LaunchSpec& spec) override;
   int Signal(const Pidfd& process, int signal) override;
   absl::StatusOr<std::optional<ProcessExit>> Reap(const Pidfd& process) override;
+  absl::Status SetCpus(const UniqueFd& threads, std::span<const int> cpus) override;
+  [[nodiscard]] std::string Degraded() const override { return leaf_problem_; }
 
  private:
   PosixLauncher(Options options, UniqueFd binary) : options_(std::move(options)), binary_(std::move(binary)) {}
 
+  std::unique_ptr<CgroupLeaf> PutIntoLeaf(const LaunchSpec& spec, pid_t pid);
+
   Options options_;
   UniqueFd binary_;
+  std::string leaf_problem_;  // of the last worker that got no leaf
 };
 
 }  // namespace bulkhead::supervisor

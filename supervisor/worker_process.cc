@@ -12,6 +12,8 @@ namespace bulkhead::supervisor {
 absl::StatusOr<UniqueFd> WorkerProcess::Launch(const LaunchSpec& spec, size_t stdout_limit) {
   ASSIGN_OR_RETURN(LaunchedProcess launched, launcher_->Launch(spec));
   process_ = std::move(launched.process);
+  threads_ = std::move(launched.threads);
+  leaf_ = std::move(launched.leaf);
   running_ = true;
   if (launched.stdout_end.valid()) {
     output_.emplace(OutputTail::Keep::kFirst, stdout_limit);
@@ -37,7 +39,9 @@ absl::Status WorkerProcess::Watch(LaunchedProcess& launched) {
 }
 
 void WorkerProcess::Signal(int signal) {
-  if (running_) launcher_->Signal(process_, signal);
+  if (!running_) return;
+  launcher_->Signal(process_, signal);
+  if (signal == SIGKILL && leaf_ != nullptr) leaf_->Kill();
 }
 
 std::optional<ProcessExit> WorkerProcess::Reap() {
@@ -48,6 +52,9 @@ std::optional<ProcessExit> WorkerProcess::Reap() {
   exit_.Close();
   const pid_t pid = process_.pid();
   process_ = Pidfd(pid, UniqueFd());
+  threads_.Reset();
+  if (leaf_ != nullptr) last_reading_ = leaf_->Read();
+  leaf_.reset();
   // waitid can fail only where somebody else has waited for our child: it is gone, its status is lost.
   return reaped.ok() ? **reaped : ProcessExit{};
 }

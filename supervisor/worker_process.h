@@ -5,7 +5,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "supervisor/fd_watcher.h"
@@ -23,13 +25,19 @@ class WorkerProcess {
 
   // Starts it and takes its pidfd and pipes; the control socket goes to the caller. kSpawnFailed leaves nothing behind.
   absl::StatusOr<UniqueFd> Launch(const LaunchSpec& spec, size_t stdout_limit = 0);
+  // SIGKILL goes to its whole cgroup leaf as well, where it has one.
   void Signal(int signal);
+  absl::Status SetCpus(std::span<const int> cpus) { return launcher_->SetCpus(threads_, cpus); }
   // The exit status, once; nullopt while it lives. Afterwards nothing is polled or signalled any more.
   std::optional<ProcessExit> Reap();
 
   [[nodiscard]] pid_t pid() const { return process_.pid(); }
   // Launched and not reaped.
   [[nodiscard]] bool running() const { return running_; }
+  // Null without a delegated cgroup, and once reaped.
+  [[nodiscard]] CgroupLeaf* leaf() { return leaf_.get(); }
+  // The leaf's last words, taken when the process was reaped.
+  [[nodiscard]] const LeafReading& last_reading() const { return last_reading_; }
   [[nodiscard]] OutputTail& errors() { return errors_; }
   [[nodiscard]] OutputTail* output() { return output_ ? &*output_ : nullptr; }
 
@@ -40,6 +48,9 @@ class WorkerProcess {
   ProcessLauncher* launcher_;
   std::function<void()> ended_;
   Pidfd process_;
+  UniqueFd threads_;
+  std::unique_ptr<CgroupLeaf> leaf_;
+  LeafReading last_reading_;
   bool running_ = false;
   FdWatcher exit_;
   OutputTail errors_{OutputTail::Keep::kLast, kStderrTailBytes};

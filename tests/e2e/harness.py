@@ -114,6 +114,12 @@ def check(condition, *what):
         raise AssertionError(" ".join(str(part) for part in what))
 
 
+def skip(code, why):
+    """Ends the test: it cannot be shown here. The codes are those of scripts/skips.py."""
+    print(f"SKIP: [{code}] {why}")
+    sys.exit(77)
+
+
 def eventually(condition, what, seconds=10):
     """Waits until `condition()` is true, and returns what it returned."""
     until = time.monotonic() + seconds
@@ -156,9 +162,9 @@ class Result:
 
 class Daemon:
     """A running bulkheadd. `config` is TOML; `directory` is given to the second daemon of one; `descriptors` is the most
-    it may have open."""
+    it may have open; `wrap` is put before its command, as root."""
 
-    def __init__(self, config="", models=("tale", "slow"), directory=None, environment=None, descriptors=None):
+    def __init__(self, config="", models=("tale", "slow"), directory=None, environment=None, descriptors=None, wrap=()):
         prepare()
         self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="bulkhead-e2e-", dir="/tmp"))
         self.owns_directory = directory is None
@@ -178,8 +184,9 @@ class Daemon:
         self.log_file = open(self.log_path, "wb")
         limited = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
         self.process = subprocess.Popen(
-            as_user(DAEMON_UID, [*limited, BIN / "bulkheadd", "--config", self.config, "--socket", self.socket, "--models",
-                                 self.directory / "models", "--state", self.directory / "state"]),
+            [*wrap, *as_user(DAEMON_UID, [
+                *limited, BIN / "bulkheadd", "--config", self.config, "--socket", self.socket, "--models",
+                self.directory / "models", "--state", self.directory / "state"])],
             stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=self.log_file, env=environment or {}, cwd="/")
 
     @property

@@ -8,7 +8,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-CALLS = ("open openat close read pread write fstat stat lstat fsync ftruncate fcntl rename unlink mkdir chmod chown flock pipe "
+CALLS = ("open openat close read pread write fstat stat lstat fsync ftruncate fcntl rename unlink mkdir rmdir getxattr chmod chown flock pipe "
          "pipe2 poll ppoll memfd_create eventfd mmap munmap madvise socket socketpair bind listen accept accept4 connect "
          "shutdown send sendto sendmsg recv recvfrom recvmsg getsockopt setsockopt pidfd_open pidfd_send_signal waitid "
          "waitpid wait4 kill killpg tgkill prlimit setrlimit getrlimit prctl sched_setaffinity sched_getaffinity "

@@ -43,6 +43,23 @@ TEST(Classify, AForeignSigkillIsOutOfMemoryOnlyIfTheKernelCountedOne) {
   EXPECT_EQ(Classify(evidence).reason, Reason::kWorkerOom);
 }
 
+TEST(Classify, AKillByTheLimitOfItsCgroupHasTheLeafsNumbers) {
+  DeathEvidence evidence = Signalled(SIGKILL);
+  evidence.oom_kills_rose = true;
+  evidence.leaf_oom = {4096, 300, 400};
+  const DeathVerdict verdict = Classify(evidence);
+  EXPECT_EQ(verdict.reason, Reason::kWorkerOom);
+  EXPECT_EQ(verdict.oom.in_use_bytes, 300u);
+  EXPECT_NE(verdict.detail.find("limit of its cgroup (wanted 4096, in use 300, limit 400 bytes)"), std::string::npos)
+      << verdict.detail;
+}
+
+TEST(Classify, AForeignKillAfterTheLimitWasOnlyTouchedIsNoOutOfMemory) {
+  DeathEvidence evidence = Signalled(SIGKILL);
+  evidence.leaf_oom = {4096, 300, 400};
+  EXPECT_EQ(Classify(evidence).reason, Reason::kWorkerCrashed);
+}
+
 TEST(Classify, TheWorkersOwnOutOfMemoryExitCarriesItsNumbers) {
   DeathEvidence evidence = Exited(ipc::kWorkerExitOutOfMemory);
   char buffer[128];
