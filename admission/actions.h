@@ -47,8 +47,8 @@ struct RefuseAction {
   Refusal refusal;
 };
 
-enum class EvictionCause : uint8_t { kMakeRoom, kIdleTooLong, kOverCeiling, kOutgrown };
-std::string_view NameOf(EvictionCause cause);  // make-room, idle, over-ceiling, outgrown
+enum class EvictionCause : uint8_t { kMakeRoom, kIdleTooLong, kOverCeiling, kOutgrown, kPressure };
+std::string_view NameOf(EvictionCause cause);  // make-room, idle, over-ceiling, outgrown, pressure
 
 // Kill this idle worker and wait for it. Its state is TEARDOWN already, so no request can slip in.
 struct EvictAction {

@@ -146,6 +146,7 @@ void AdmissionCoordinator::SetLiveMemory(std::optional<LiveMemory> memory) {
   live_ = memory;
   live_stale_ = false;
   sample_wanted_ = false;
+  ReleaseUnderPressure();
   Pump();
 }
 

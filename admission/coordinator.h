@@ -108,8 +108,8 @@ class AdmissionCoordinator {
   bool Reaped(AllocationId id);           // TEARDOWN, STUCK -> REAPED: waitid said so
   bool Settle(AllocationId id);           // REAPED -> SETTLED: peaks learned
   bool Free(AllocationId id);             // SETTLED -> FREED: charge retired, confirmations sent, waiters looked at
-  // A worker of `id` ran out of memory while loading; it would have needed `wanted_private_bytes` in all. Call before
-  // Settle. True: the next estimate is raised, so Requeue its tickets; false: twice was enough, refuse them.
+  // A worker of `id` ran out of memory; it would have needed `wanted_private_bytes` in all. Call before Settle. True:
+  // the next estimate is raised, so tickets that waited for its load may be requeued; false: twice was enough.
   bool RanOutOfMemory(AllocationId id, uint64_t wanted_private_bytes);
   // A ConfirmAction with `token` follows when `id` is FREED (at once if it is), an UnconfirmedAction if it gets STUCK.
   // False for an id never given out.
@@ -120,7 +120,8 @@ class AdmissionCoordinator {
   // --- Policy and what surrounds us.
   // False, and nothing changes, unless `generation` is larger than the one in force.
   bool SetPolicy(const Policy& policy, uint64_t generation);
-  // nullopt: cannot be read, so no worker can be started.
+  // nullopt: cannot be read, so no worker can be started. Where headroom has been gone for kPressureFor, idle workers
+  // are released, least recently used first, until PressureRelief of it is back; busy and pinned ones stay.
   void SetLiveMemory(std::optional<LiveMemory> memory);
   void SetPinned(std::string_view model, bool pinned);
   // kBreakerOpen or kModelMaintenance refuses the model's requests, waiting ones included; kAllowed lifts it.
@@ -151,6 +152,7 @@ class AdmissionCoordinator {
   // answer; all it derives (claims, retiring marks) is derived anew, so nothing can go stale.
   void Pump();
   void ReleaseOverCeiling();
+  void ReleaseUnderPressure();
   void Consider(TicketRecord& ticket, uint32_t position);
   void Load(TicketRecord& ticket, const Assessment& assessment);
   void Lease(TicketRecord& ticket, LedgerEntry& entry);
@@ -171,7 +173,8 @@ class AdmissionCoordinator {
   uint64_t generation_ = 1;
   uint64_t ceiling_ = 0;
   std::optional<LiveMemory> live_;
-  bool live_stale_ = false;  // memory came back since the reading
+  std::optional<Duration> short_since_;  // monotonic: live headroom has been gone at every reading since
+  bool live_stale_ = false;              // memory came back since the reading
   Ledger ledger_;
   LearnedPeaks learned_;
   WaitQueue queue_;

@@ -33,7 +33,7 @@ bool LearnedPeaks::RanOutOfMemory(const FileIdentity& file, Shape shape, uint64_
   return true;
 }
 
-void LearnedPeaks::Loaded(const FileIdentity& file, Shape shape) {
+void LearnedPeaks::Served(const FileIdentity& file, Shape shape) {
   const auto found = rows_.find({file, shape});
   if (found != rows_.end()) found->second.oom_retries = 0;
 }

@@ -26,11 +26,11 @@ class LearnedPeaks {
   [[nodiscard]] uint64_t Peak(const FileIdentity& file, Shape shape) const;
   void Measured(const FileIdentity& file, Shape shape, uint64_t private_bytes);
 
-  // The next estimate becomes wanted + 1/8. False once that was done kMaxOomRetries times since the shape last loaded:
-  // the load is then to be refused.
+  // The next estimate becomes wanted + 1/8. False once that was done kMaxOomRetries times since a worker of the shape
+  // last served without running out: a load is then to be refused.
   [[nodiscard]] bool RanOutOfMemory(const FileIdentity& file, Shape shape, uint64_t wanted_private_bytes);
-  // A worker of this shape became ready: the retries are granted anew.
-  void Loaded(const FileIdentity& file, Shape shape);
+  // A worker of this shape was ready and ended otherwise: the retries are granted anew.
+  void Served(const FileIdentity& file, Shape shape);
 
   [[nodiscard]] std::vector<Row> Export() const;
   void Import(std::span<const Row> rows);

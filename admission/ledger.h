@@ -59,6 +59,7 @@ struct LedgerEntry {
   AllocationState state = AllocationState::kReserved;
   bool routing_stopped = false;  // by the supervisor: draining, takes no new lease
   bool retiring = false;         // by a waiter that this worker cannot serve; recomputed at every event
+  bool was_ready = false;        // it was IDLE or BUSY at some time
   bool aborted = false;          // an out-of-memory report came from it: its measured peak teaches nothing
   TicketId loader = 0;           // whose request loads it
   std::vector<TicketId> leases;  // in the order they were bound; the loader first

@@ -34,7 +34,7 @@ bool AdmissionCoordinator::LoadFinished(AllocationId id) {
   if (entry == nullptr || entry->state != kLoading) return false;
   if (!ledger_.Move(*entry, entry->leases.empty() ? kIdle : kBusy)) return false;
   entry->last_used = now_.boottime;
-  learned_.Loaded(entry->facts->file, entry->shape);
+  entry->was_ready = true;
   std::vector<TicketId> served = entry->leases;
   if (Mutant(Fault::kLoaderLast)) std::reverse(served.begin(), served.end());
   for (const TicketId ticket : served) {
@@ -93,6 +93,8 @@ bool AdmissionCoordinator::Settle(AllocationId id) {
   LedgerEntry* entry = ledger_.Find(id);
   if (entry == nullptr || !ledger_.Move(*entry, kSettled)) return false;
   if (!entry->aborted) learned_.Measured(entry->facts->file, entry->shape, entry->measured_private);
+  // Ready alone proves nothing: one that runs out of memory in its work would be granted its retries for ever.
+  if (!entry->aborted && entry->was_ready) learned_.Served(entry->facts->file, entry->shape);
   // What was learned may have raised the estimates of those who wait.
   Pump();
   return true;

@@ -39,6 +39,8 @@ uint64_t CeilingOf(const Policy& policy) {
 
 uint64_t LiveReserve(uint64_t total_bytes) { return std::max(Percent(total_bytes, 10), kLeastReserve); }
 
+uint64_t PressureRelief(uint64_t total_bytes) { return LiveReserve(total_bytes) / 8; }
+
 uint64_t LiveHeadroom(const LiveMemory& memory, uint64_t mapped_bytes, uint64_t untouched_bytes) {
   uint64_t taken = LiveReserve(memory.total_bytes);
   for (const uint64_t term : {mapped_bytes, untouched_bytes}) {

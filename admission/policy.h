@@ -42,6 +42,11 @@ struct LiveMemory {
 // max(10 % of the total, 2 GiB): kept for everything that is not ours.
 [[nodiscard]] uint64_t LiveReserve(uint64_t total_bytes);
 
+// Headroom may be gone for a moment, while somebody compiles; and a worker released for a few bytes would be back at
+// once.
+inline constexpr Duration kPressureFor = std::chrono::seconds(1);
+[[nodiscard]] uint64_t PressureRelief(uint64_t total_bytes);  // an eighth of the reserve
+
 // MemAvailable - mapped file bytes of live workers' models - memory promised to workers that have not touched it yet -
 // reserve; 0 where that is negative. The third term is why two loads cannot both spend one reading.
 [[nodiscard]] uint64_t LiveHeadroom(const LiveMemory& memory, uint64_t mapped_bytes, uint64_t untouched_bytes);

@@ -51,6 +51,24 @@ void AdmissionCoordinator::ReleaseOverCeiling() {
   }
 }
 
+// Only ever on a fresh reading: each eviction would otherwise be answered with the next before it shows.
+void AdmissionCoordinator::ReleaseUnderPressure() {
+  const MemoryPlan plan(ledger_, ceiling_, live_, {});
+  const MemoryPlan::Ids leaving = plan.Leaving(true);
+  if (!live_.has_value() || plan.FitsLive(leaving, nullptr)) {
+    short_since_.reset();
+    return;
+  }
+  if (!short_since_.has_value()) short_since_ = now_.monotonic;
+  if (now_.monotonic - *short_since_ < kPressureFor) return;
+  const auto pinned = [this](std::string_view model) { return pinned_.contains(model); };
+  const MemoryPlan::Ids idle = EvictionCandidates(ledger_, pinned);
+  const Demand relief{.file = {}, .weights = 0, .private_bytes = PressureRelief(live_->total_bytes)};
+  const auto picks =
+      PickVictims(leaving, idle, [&](const MemoryPlan::Ids& gone) { return plan.FitsLive(gone, &relief); });
+  for (const AllocationId id : picks.value_or(idle)) Evict(*ledger_.Find(id), EvictionCause::kPressure, 0);
+}
+
 void AdmissionCoordinator::Consider(TicketRecord& ticket, uint32_t position) {
   const ModelFacts& facts = *ticket.request.facts;
   if (const Block* block = BlockOf(facts.model)) {

@@ -14,9 +14,15 @@
 #include "base/sys.h"
 #include "daemon/units.h"
 #include "supervisor/memory_probe.h"
+#include "supervisor/own_cgroup.h"
 
 namespace bulkhead::daemon {
 namespace {
+
+constexpr char kFallback[] =
+    "fallback: workers are killed by process group, their private memory is held by RLIMIT_DATA, and out-of-memory "
+    "kills "
+    "are told by /proc/vmstat";
 
 class Findings {
  public:
@@ -77,14 +83,19 @@ void HugePages(Findings& out) {
   out.Ok("huge pages", enabled);
 }
 
-void Cgroup(Findings& out, const supervisor::MachineMemory& memory) {
-  const bool v2 = UniqueFd(sys::Open("/sys/fs/cgroup/cgroup.controllers", O_PATH)).valid();
+void Cgroup(Findings& out, const supervisor::MachineMemory& memory, const DoctorInputs& inputs) {
   const std::string limit = memory.cgroup_limit ? "memory limit " + MiB(*memory.cgroup_limit) : "no memory limit";
-  out.Ok("cgroup", fmt::format("{}, {}", v2 ? "version 2" : "version 1", limit));
-  if (!v2) {
-    out.Warn("cgroup delegation",
-             "needs version 2; workers are killed by process group and out-of-memory kills are told "
-             "apart by /proc/vmstat");
+  const auto place = supervisor::OwnCgroup("");
+  out.Ok("cgroup", fmt::format("{}, {}", place ? "version 2 at " + place->directory() : "version 1 only", limit));
+  if (inputs.delegated) return out.Ok("cgroup delegation", inputs.cgroup);
+  out.Warn("cgroup delegation", fmt::format("{}; {}", inputs.cgroup, kFallback));
+}
+
+void Resources(Findings& out, const supervisor::ResourceReport& report) {
+  out.Ok("cpus", report.machine);
+  for (const auto& worker : report.workers) {
+    out.Ok("cpu grant", fmt::format("{}: {}", worker.allocation_id, worker.grant));
+    for (const std::string& note : worker.notes) out.Ok("worker", fmt::format("{}: {}", worker.allocation_id, note));
   }
 }
 
@@ -140,7 +151,8 @@ v1::DoctorReply Examine(const DoctorInputs& inputs) {
   HugePages(out);
   const supervisor::MachineMemory memory = supervisor::MakeProcMemoryProbe()->Machine();
   Memory(out, memory);
-  Cgroup(out, memory);
+  Cgroup(out, memory, inputs);
+  Resources(out, inputs.resources);
   Sandbox(out);
   Descriptors(out);
   Files(out, inputs);

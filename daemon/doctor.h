@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bulkhead/v1/client.pb.h"
+#include "supervisor/snapshot.h"
 
 namespace bulkhead::daemon {
 
@@ -14,7 +15,10 @@ struct DoctorInputs {
   std::string state_directory;
   std::string socket;
   std::string worker;
-  std::string degraded;  // as the offload says
+  std::string degraded;    // as the offload says
+  std::string cgroup;      // what became of our cgroup, in words
+  bool delegated = false;  // each worker has a leaf of its own
+  supervisor::ResourceReport resources;
   bool watched = false;  // by systemd's watchdog
   bool activated = false;
 };

@@ -106,6 +106,9 @@ absl::Status Manager::CreateOffload() {
   if (launcher_ == nullptr) {
     supervisor::PosixLauncher::Options launch;
     launch.worker_path = loaded_.config.paths.worker;
+    cgroup_ = supervisor::CgroupTree::AdoptOwn();
+    launch.cgroups = cgroup_.tree.get();
+    LogInfo(fmt::format("cgroup: {}", cgroup_.why));
     ASSIGN_OR_RETURN(own_launcher_, supervisor::PosixLauncher::Create(std::move(launch)));
     launcher_ = own_launcher_.get();
   }
@@ -298,8 +301,10 @@ void Manager::OnStatusDue() {
 
 std::string Manager::StatusLine() const {
   const std::string problem = degraded();
-  return fmt::format("serving; {} models resident, {} requests{}{}", offload_->ResidentModels().size(),
-                     offload_->Requests().size(), problem.empty() ? "" : "; degraded: ", problem);
+  return fmt::format("serving; {} models resident, {} requests; workers in {}{}{}", offload_->ResidentModels().size(),
+                     offload_->Requests().size(),
+                     cgroup_.tree != nullptr ? "cgroup leaves" : "process groups with RLIMIT_DATA, no cgroup delegated",
+                     problem.empty() ? "" : "; degraded: ", problem);
 }
 
 void Manager::Doctor(std::function<void(v1::DoctorReply)> done) {
@@ -309,12 +314,17 @@ void Manager::Doctor(std::function<void(v1::DoctorReply)> done) {
   inputs.socket = loaded_.config.paths.socket;
   inputs.worker = loaded_.config.paths.worker;
   inputs.degraded = degraded();
+  inputs.cgroup = cgroup_.why;
+  inputs.delegated = cgroup_.tree != nullptr;
   inputs.watched = service_.WatchdogInterval().has_value();
   inputs.activated = own_socket_path_.empty();
-  auto reply = std::make_shared<v1::DoctorReply>();
-  RunInBackground(
-      loop_, [inputs = std::move(inputs), reply] { *reply = Examine(inputs); },
-      [reply, done = std::move(done)] { done(std::move(*reply)); });
+  offload_->MeasureMaps([this, inputs = std::move(inputs), done = std::move(done)]() mutable {
+    inputs.resources = offload_->Resources();
+    auto reply = std::make_shared<v1::DoctorReply>();
+    RunInBackground(
+        loop_, [inputs = std::move(inputs), reply] { *reply = Examine(inputs); },
+        [reply, done = std::move(done)] { done(std::move(*reply)); });
+  });
 }
 
 void Manager::Stop() {

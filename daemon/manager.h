@@ -22,6 +22,7 @@
 #include "daemon/server.h"
 #include "daemon/service_manager.h"
 #include "daemon/session.h"
+#include "supervisor/cgroup_tree.h"
 #include "supervisor/memory_probe.h"
 #include "supervisor/process_launcher.h"
 #include "supervisor/worker_offload.h"
@@ -104,6 +105,7 @@ class Manager final : public Control {
   const Clock& clock_;
   supervisor::ProcessLauncher* launcher_;
   supervisor::MemoryProbe* memory_;
+  supervisor::CgroupTree::Adoption cgroup_;  // outlives the launcher, whose workers have leaves in it
   std::unique_ptr<supervisor::PosixLauncher> own_launcher_;
   std::unique_ptr<supervisor::MemoryProbe> own_memory_;
   std::unique_ptr<supervisor::WorkerOffload> offload_;

@@ -111,6 +111,9 @@ void Fill(v1::ResidentModel* out, const supervisor::ResidentModel& model) {
   out->set_deadline_in_ms(model.deadline_in_ms);
   out->set_uid(model.uid);
   *out->mutable_engine() = model.engine;
+  out->set_private_bytes(model.private_bytes);
+  out->set_file_bytes(model.file_bytes);
+  out->set_share_bytes(model.share_bytes);
 }
 
 void Fill(v1::RequestInfo* out, const supervisor::RequestInfo& request) {

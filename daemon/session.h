@@ -131,6 +131,7 @@ class Session final : public ipc::FrameSocket::Listener, public std::enable_shar
 
   // session_control.cc: the daemon itself.
   void OnPs(Ref ref, const v1::PsRequest& request);
+  void AnswerPs(Ref ref, const v1::PsRequest& request);
   void OnDeaths(Ref ref, const v1::DeathsRequest& request);
   void OnPolicy(Ref ref, const v1::PolicyRequest& request);
   void OnDoctor(Ref ref);

@@ -5,16 +5,26 @@
 #include <utility>
 
 #include "daemon/log.h"
+#include "daemon/memory_warnings.h"
 #include "daemon/reply.h"
 #include "daemon/session_request.h"
 
 namespace bulkhead::daemon {
 
 void Session::OnPs(Ref ref, const v1::PsRequest& request) {
+  if (!request.memory()) return AnswerPs(ref, request);
+  services_.offload.MeasureMaps(
+      [answer = Guarded(ref, [ref, request](Session& self) { self.AnswerPs(ref, request); })] { answer(); });
+}
+
+void Session::AnswerPs(Ref ref, const v1::PsRequest& request) {
   v1::ServerFrame frame;
   v1::PsReply* reply = frame.mutable_ps();
-  for (const supervisor::ResidentModel& model : services_.offload.ResidentModels()) {
-    if (MaySee(model.model)) Fill(reply->add_models(), model);
+  std::vector<supervisor::ResidentModel> seen = services_.offload.ResidentModels();
+  std::erase_if(seen, [this](const supervisor::ResidentModel& model) { return !MaySee(model.model); });
+  for (const supervisor::ResidentModel& model : seen) Fill(reply->add_models(), model);
+  if (request.memory()) {
+    for (std::string& warning : MemoryWarnings(seen)) reply->add_warnings(std::move(warning));
   }
   if (request.requests()) {
     for (const supervisor::RequestInfo& info : services_.offload.Requests()) {

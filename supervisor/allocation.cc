@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -17,6 +18,10 @@ namespace {
 constexpr Duration kSilenceGrace = std::chrono::milliseconds(300);
 // What a dead worker's socket may still hold is bounded by its buffers; a grandchild may go on writing.
 constexpr size_t kDrainBytes = 4 << 20;
+// Of a worker that its cgroup's limit killed nobody knows how much it wanted; a page it was at least.
+constexpr uint64_t kSmallestWish = 4096;
+// A watchdog that rings this long after its time was kept from ringing: the machine, or the daemon, stood still.
+constexpr Duration kStoodStill = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -56,6 +61,9 @@ absl::Status Allocation::Launch() {
   spec.model_fd = plan_.file->get();
   spec.data_soft_bytes = plan_.data_soft_bytes;
   spec.data_hard_bytes = plan_.data_hard_bytes;
+  // A model's name may be anything; the numbers behind it name this life of the daemon and this allocation.
+  spec.leaf = plan_.id.substr(plan_.id.rfind('#') + 1);
+  spec.leaf_limits = LimitsOf(plan_.data_soft_bytes, plan_.weight_bytes, plan_.threads);
   auto control = process_.Launch(spec);
   if (!control.ok()) {
     Fire(AllocationEvent::kSpawnFailed);
@@ -159,7 +167,9 @@ void Allocation::OnProcessEnded() {
     cause_ = StopCause::kProtocol;
     cause_detail_ = socket_error_;
   }
-  oom_kills_rose_ = around_.memory->OutOfMemoryKills() > oom_kills_;
+  // The leaf counts its own dead; without one the machine's counter has to do.
+  const LeafReading& leaf = process_.last_reading();
+  oom_kills_rose_ = leaf.counts_memory ? leaf.oom_kills > 0 : around_.memory->OutOfMemoryKills() > oom_kills_;
   const auto identity = IdentityOf(plan_.file->get());
   file_changed_ = !identity.ok() || *identity != plan_.identity;
   Fire(AllocationEvent::kReaped);
@@ -174,6 +184,9 @@ DeathEvidence Allocation::Evidence() const {
   evidence.signalled_by_us = signalled_;
   evidence.phase = death_phase_;
   evidence.oom_kills_rose = oom_kills_rose_;
+  if (const LeafReading& leaf = process_.last_reading(); leaf.limit_hits > 0) {
+    evidence.leaf_oom = {kSmallestWish, std::max(leaf.private_peak, private_bytes_), leaf.memory_max};
+  }
   evidence.file_changed = file_changed_;
   return evidence;
 }
@@ -209,11 +222,18 @@ void Allocation::ArmWatchdog() {
 }
 
 void Allocation::OnWatchdog() {
+  // Timers run before sockets: what would prove that it moved may be waiting to be read.
+  if (socket_ != nullptr && socket_->open()) socket_->ReadAvailable(kDrainBytes);
+  if (state_ >= AllocationState::kTeardown) return;
+  const Duration now = around_.loop->now();
   const auto deadline = watchdog_.Deadline(around_.settings->watchdog);
-  if (!deadline.has_value() || *deadline > around_.loop->now()) {
-    ArmWatchdog();
-    return;
-  }
+  if (deadline.has_value() && *deadline <= now && now - *deadline < kStoodStill) return Stalled();
+  // Whoever was stopped or starved together with us could not move either: it gets the whole limit again.
+  if (deadline.has_value() && *deadline <= now) watchdog_.Moved(now);
+  ArmWatchdog();
+}
+
+void Allocation::Stalled() {
   Fault(StopCause::kStall, fmt::format("no progress in {} for {} ms", NameOf(watchdog_.phase()),
                                        Milliseconds(around_.loop->now() - watchdog_.last_move())));
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,7 @@ class Allocation final : private ipc::FrameSocket::Listener {
     FileIdentity identity;
     admission::Shape shape;
     uint32_t threads = 1;
+    uint64_t weight_bytes = 0;
     uint64_t data_soft_bytes = 0;
     uint64_t data_hard_bytes = 0;
   };
@@ -117,6 +119,18 @@ class Allocation final : private ipc::FrameSocket::Listener {
   [[nodiscard]] Duration teardown_deadline() const;
   [[nodiscard]] const std::optional<v1::LoadFailed>& load_failed() const;
 
+  // Reads what it uses now and tells the host; no more than some ten microseconds.
+  void Measure();
+  // Last reading, bytes; 0 before the first.
+  [[nodiscard]] uint64_t private_bytes() const { return private_bytes_; }
+  [[nodiscard]] uint64_t file_bytes() const { return file_bytes_; }
+  // For what takes longer, on a pool thread; null before its hello.
+  [[nodiscard]] std::shared_ptr<ProcessMemory> memory() const { return memory_; }
+  // Where its threads may run, from the next moment on.
+  absl::Status SetCpus(std::span<const int> cpus) { return process_.SetCpus(cpus); }
+  // What the worker said of itself when it became ready: kernel tier first, then demotions, huge pages, sandbox.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+
   // After OnReaped.
   [[nodiscard]] DeathEvidence Evidence() const;
   [[nodiscard]] const std::string& stderr_tail() { return process_.errors().bytes(); }
@@ -138,11 +152,13 @@ class Allocation final : private ipc::FrameSocket::Listener {
   absl::Status OnWorkerReady(const v1::WorkerReady& ready);
   absl::Status OnSteps(const v1::WorkerFrame& frame);
   absl::Status OnHeartbeat(const v1::Heartbeat& heartbeat);
-  void Measure();
+  absl::Status OnLoadFailed(const v1::LoadFailed& failed);
+  void CountOutOfMemoryKills();
 
   void EnterPhase(WorkerPhase phase);
   void ArmWatchdog();
   void OnWatchdog();
+  void Stalled();
 
   Plan plan_;
   Surroundings around_;
@@ -150,7 +166,7 @@ class Allocation final : private ipc::FrameSocket::Listener {
   AllocationState state_ = AllocationState::kReserved;
   WorkerProcess process_;
   std::unique_ptr<ipc::FrameSocket> socket_;
-  std::unique_ptr<ProcessMemory> memory_;
+  std::shared_ptr<ProcessMemory> memory_;
   Watchdog watchdog_;
   Timer watchdog_timer_;
   Timer teardown_timer_;  // SIGTERM's grace, then the confirmation
@@ -172,7 +188,10 @@ class Allocation final : private ipc::FrameSocket::Listener {
   uint32_t context_ = 0;
   uint32_t sequences_ = 0;
   Duration launched_at_{};
-  Duration measured_at_{};
+  Duration oom_counted_at_{};
+  uint64_t private_bytes_ = 0;
+  uint64_t file_bytes_ = 0;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace bulkhead::supervisor

@@ -1,6 +1,7 @@
 // What a worker says on its control socket. Every frame is checked against the state it may come in.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/build_id.h"
@@ -11,7 +12,9 @@
 namespace bulkhead::supervisor {
 namespace {
 
-constexpr Duration kMeasureEvery = std::chrono::seconds(1);
+constexpr Duration kCountEvery = std::chrono::seconds(1);
+constexpr int kMaxNotes = 16;
+constexpr size_t kMaxNoteBytes = 256;
 
 absl::Status Violation(std::string_view what) {
   return Error(Reason::kWorkerProtocolError, fmt::format("worker's frame: {}", what));
@@ -48,10 +51,7 @@ absl::Status Allocation::Handle(const v1::WorkerFrame& frame) {
     case v1::WorkerFrame::kReady:
       return OnWorkerReady(frame.ready());
     case v1::WorkerFrame::kLoadFailed:
-      if (state_ != AllocationState::kLoading) return Violation("load failed outside of loading");
-      *load_failed_ = frame.load_failed();
-      Stop(StopCause::kLoadFailed, Patience::kByItself, frame.load_failed().message());
-      return absl::OkStatus();
+      return OnLoadFailed(frame.load_failed());
     case v1::WorkerFrame::kStarted:
     case v1::WorkerFrame::kStep:
     case v1::WorkerFrame::kTokenized:
@@ -106,12 +106,27 @@ absl::Status Allocation::OnProgress(const v1::WorkerFrame& frame) {
   return absl::OkStatus();
 }
 
+// Also how a worker says, at any time, that it ran out of memory; it exits with a code of its own after that.
+absl::Status Allocation::OnLoadFailed(const v1::LoadFailed& failed) {
+  if (state_ >= AllocationState::kTeardown) return absl::OkStatus();
+  const bool may_come = state_ == AllocationState::kLoading || failed.reason() == v1::REASON_WORKER_OOM;
+  if (!may_come) return Violation("load failed outside of loading");
+  *load_failed_ = failed;
+  Stop(StopCause::kLoadFailed, Patience::kByItself, failed.message());
+  return absl::OkStatus();
+}
+
 absl::Status Allocation::OnWorkerReady(const v1::WorkerReady& ready) {
   if (state_ >= AllocationState::kTeardown) return absl::OkStatus();
   if (state_ != AllocationState::kLoading) return Violation("ready outside of loading");
   if (ready.sequences() == 0 || ready.context() == 0) return Violation("ready without a sequence or context");
   context_ = ready.context();
   sequences_ = ready.sequences();
+  notes_ = {fmt::format("kernels: {}", ready.kernel_tier().substr(0, kMaxNoteBytes))};
+  for (const std::string& note : ready.notes()) {
+    if (notes_.size() < kMaxNotes) notes_.push_back(note.substr(0, kMaxNoteBytes));
+  }
+  if (process_.leaf() != nullptr) process_.leaf()->SetCpuWeight(kWorkerCpuWeight);
   Measure();
   expect_progress_ = false;
   EnterPhase(WorkerPhase::kIdle);
@@ -141,16 +156,28 @@ absl::Status Allocation::OnHeartbeat(const v1::Heartbeat& heartbeat) {
     if (heartbeat.phase() == "prefill") EnterPhase(WorkerPhase::kPrefill);
     if (heartbeat.phase() == "decode") EnterPhase(WorkerPhase::kDecode);
   }
-  if (around_.loop->now() - measured_at_ >= kMeasureEvery) Measure();
+  if (around_.loop->now() - oom_counted_at_ >= kCountEvery) CountOutOfMemoryKills();
   return absl::OkStatus();
 }
 
-void Allocation::Measure() {
-  if (memory_ == nullptr) return;
-  measured_at_ = around_.loop->now();
-  // The older of two readings counts as "before": frames of a worker killed a moment ago may still be on their way.
+// The older of two readings counts as "before": frames of a worker killed a moment ago may still be on their way.
+void Allocation::CountOutOfMemoryKills() {
+  oom_counted_at_ = around_.loop->now();
   oom_kills_ = std::exchange(oom_kills_next_, around_.memory->OutOfMemoryKills());
-  if (const auto bytes = memory_->PrivateBytes(); bytes.has_value()) host_->OnMeasured(*this, *bytes);
+}
+
+void Allocation::Measure() {
+  if (memory_ == nullptr || state_ >= AllocationState::kTeardown) return;
+  std::optional<uint64_t> bytes = memory_->PrivateBytes();
+  file_bytes_ = memory_->FileBytes().value_or(file_bytes_);
+  // The leaf counts what the process list cannot see, such as memory of files that only this worker has made.
+  if (process_.leaf() != nullptr) {
+    const LeafReading leaf = process_.leaf()->Read();
+    if (leaf.private_bytes.has_value()) bytes = std::max(bytes.value_or(0), *leaf.private_bytes);
+  }
+  if (!bytes.has_value()) return;
+  private_bytes_ = *bytes;
+  host_->OnMeasured(*this, *bytes);
 }
 
 }  // namespace bulkhead::supervisor

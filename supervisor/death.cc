@@ -42,6 +42,9 @@ Finding BySignal(const DeathEvidence& evidence) {
       if (evidence.file_changed) return {Reason::kModelFileChanged, "the model file was changed or cut short under it"};
       return {Reason::kWorkerCrashed, "a page of the model file could not be read"};
     case SIGKILL:
+      if (evidence.oom_kills_rose && evidence.leaf_oom.limit_bytes > 0) {
+        return {Reason::kWorkerOom, "it reached the memory limit of its cgroup"};
+      }
       if (evidence.oom_kills_rose) return {Reason::kWorkerOom, "the kernel ran out of memory and chose it"};
       return {Reason::kWorkerCrashed, "somebody outside killed it"};
     default:
@@ -105,7 +108,9 @@ DeathVerdict Classify(const DeathEvidence& evidence) {
   verdict.reason = finding.reason;
   verdict.detail = fmt::format("worker {} in {}: {}", verdict.how, NameOf(evidence.phase), finding.why);
   if (verdict.reason == Reason::kWorkerOom) {
-    verdict.oom = ipc::ParseOutOfMemory(evidence.stderr_tail).value_or(ipc::OutOfMemoryReport{});
+    verdict.oom = evidence.exit.signal == SIGKILL
+                      ? evidence.leaf_oom
+                      : ipc::ParseOutOfMemory(evidence.stderr_tail).value_or(ipc::OutOfMemoryReport{});
     if (verdict.oom.limit_bytes > 0) {
       verdict.detail += fmt::format(" (wanted {}, in use {}, limit {} bytes)", verdict.oom.wanted_bytes,
                                     verdict.oom.in_use_bytes, verdict.oom.limit_bytes);

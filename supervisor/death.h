@@ -39,8 +39,9 @@ struct DeathEvidence {
   std::string cause_detail;      // the protocol error, the phase and limit of a stall
   bool signalled_by_us = false;  // SIGTERM or SIGKILL was sent
   WorkerPhase phase = WorkerPhase::kSpawning;
-  bool oom_kills_rose = false;  // the machine's counter, since shortly before the end
-  bool file_changed = false;    // the model file is not what it was at the start
+  bool oom_kills_rose = false;      // the machine's counter, since shortly before the end
+  ipc::OutOfMemoryReport leaf_oom;  // where its own cgroup's limit left no way out; zeros elsewhere
+  bool file_changed = false;        // the model file is not what it was at the start
   std::string_view stderr_tail;
 };
 

@@ -1,61 +1,85 @@
 #include "supervisor/machine_cpus.h"
 
-#include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 
-#include <array>
-#include <cstdio>
-#include <optional>
-#include <string>
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
 
-#include "admission/cpu_grants.h"
 #include "base/sys.h"
+#include "supervisor/own_cgroup.h"
 
 namespace bulkhead::supervisor {
 namespace {
 
-std::string ReadText(const char* path) {
-  std::array<char, 64> buffer;
-  const ssize_t got = sys::ReadSmallFile(AT_FDCWD, path, buffer);
-  return {buffer.data(), got > 0 ? static_cast<size_t>(got) : 0};
+int Topology(int cpu, const char* file) {
+  const auto number =
+      ParseNumber(ReadTextFile(fmt::format("/sys/devices/system/cpu/cpu{}/topology/{}", cpu, file), 32));
+  return static_cast<int>(number.value_or(0));
 }
 
-// Of the cgroup that is mounted as ours: in a container that is the root of what we see.
-std::optional<admission::CpuQuota> ReadQuota() {
-  admission::CpuQuota quota;
-  unsigned long long microseconds = 0;
-  unsigned long long period = 0;
-  const std::string v2 = ReadText("/sys/fs/cgroup/cpu.max");
-  const std::string v1 = ReadText("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  const std::string v1_period = ReadText("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (std::sscanf(v2.c_str(), "%llu %llu", &microseconds, &period) == 2 && period > 0) {
-    quota = {microseconds, period};
-    return quota;
-  }
-  // "-1" is no limit.
-  if (!v1.empty() && v1[0] != '-' && std::sscanf(v1.c_str(), "%llu", &microseconds) == 1 &&
-      std::sscanf(v1_period.c_str(), "%llu", &period) == 1 && period > 0) {
-    quota = {microseconds, period};
-    return quota;
-  }
-  return std::nullopt;
+std::string Count(size_t number, const char* thing) {
+  return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
 }
 
 }  // namespace
 
-std::vector<int> UsableCpuNumbers() {
+std::vector<int> MachineCpus::numbers() const {
   std::vector<int> numbers;
+  for (const Cpu& cpu : cpus) numbers.push_back(cpu.number);
+  return numbers;
+}
+
+MachineCpus ReadMachineCpus() {
+  MachineCpus machine;
   cpu_set_t mask;
   CPU_ZERO(&mask);
   if (sys::SchedGetAffinity(0, sizeof(mask), &mask) > 0) {
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &mask)) numbers.push_back(cpu);
+      if (CPU_ISSET(cpu, &mask)) {
+        machine.cpus.push_back({cpu, Topology(cpu, "physical_package_id"), Topology(cpu, "core_id")});
+      }
     }
   }
-  if (numbers.empty()) numbers.push_back(0);
-  const uint32_t usable = admission::UsableCpus(static_cast<uint32_t>(numbers.size()), ReadQuota());
-  if (numbers.size() > usable) numbers.resize(usable);
-  return numbers;
+  if (machine.cpus.empty()) machine.cpus.push_back({});
+  std::sort(machine.cpus.begin(), machine.cpus.end(), [](const MachineCpus::Cpu& a, const MachineCpus::Cpu& b) {
+    return std::tie(a.package, a.core, a.number) < std::tie(b.package, b.core, b.number);
+  });
+  machine.quota = OwnCpuQuota();
+  machine.usable = admission::UsableCpus(static_cast<uint32_t>(machine.cpus.size()), machine.quota);
+  return machine;
+}
+
+std::string Describe(const MachineCpus& machine) {
+  std::set<std::pair<int, int>> cores;
+  std::set<int> packages;
+  for (const MachineCpus::Cpu& cpu : machine.cpus) {
+    cores.insert({cpu.package, cpu.core});
+    packages.insert(cpu.package);
+  }
+  std::string quota = "no quota";
+  if (machine.quota.has_value()) {
+    quota = fmt::format("quota {:.2f} CPUs",
+                        static_cast<double>(machine.quota->quota_us) / static_cast<double>(machine.quota->period_us));
+  }
+  return fmt::format("{} ({}), {}, {}; {}; {} may run at once", Count(machine.cpus.size(), "CPU"),
+                     FormatCpus(machine.numbers()), Count(cores.size(), "core"), Count(packages.size(), "package"),
+                     quota, Count(machine.usable, "thread"));
+}
+
+std::string FormatCpus(std::vector<int> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!text.empty()) text += ",";
+    text += last == i ? fmt::format("{}", numbers[i]) : fmt::format("{}-{}", numbers[i], numbers[last]);
+    i = last + 1;
+  }
+  return text;
 }
 
 }  // namespace bulkhead::supervisor

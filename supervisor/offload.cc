@@ -125,6 +125,7 @@ void LocalGenerationOffload::Tokenize(TokenizeSpec, std::function<void(absl::Sta
 
 void LocalGenerationOffload::RefreshResourcePolicy(uint64_t) {}
 bool LocalGenerationOffload::Unblock(std::string_view) { return false; }
+void LocalGenerationOffload::MeasureMaps(std::function<void()> done) { done(); }
 std::vector<ResidentModel> LocalGenerationOffload::ResidentModels() const { return {}; }
 std::optional<std::string> LocalGenerationOffload::ResidentAllocationId(std::string_view) const { return std::nullopt; }
 std::vector<RequestInfo> LocalGenerationOffload::Requests() const { return {}; }

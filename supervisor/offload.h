@@ -141,6 +141,8 @@ class LocalGenerationOffload {
   // Closes the model's breaker; true if it was open.
   virtual bool Unblock(std::string_view model);
 
+  // Reads how each worker's memory is mapped (ResidentModel::share_bytes, huge pages), off the loop.
+  virtual void MeasureMaps(std::function<void()> done);
   [[nodiscard]] virtual std::vector<ResidentModel> ResidentModels() const;
   [[nodiscard]] virtual std::optional<std::string> ResidentAllocationId(std::string_view model) const;
   [[nodiscard]] virtual std::vector<RequestInfo> Requests() const;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "admission/estimate.h"
 #include "base/clock.h"
 #include "bulkhead/v1/types.pb.h"
 
@@ -23,8 +24,12 @@ struct ResidentModel {
   pid_t pid = 0;           // 0 while no process exists
   uint64_t charge_bytes = 0;
   uint64_t estimate_bytes = 0;
-  uint64_t measured_bytes = 0;
-  uint64_t shared_bytes = 0;  // weights, counted once per file
+  uint64_t measured_bytes = 0;  // the most private memory ever seen of it
+  uint64_t shared_bytes = 0;    // weights, counted once per file
+  uint64_t private_bytes = 0;   // as of the last reading, a second ago at most
+  uint64_t file_bytes = 0;      // pages of files that it maps and that are in memory
+  uint64_t share_bytes = 0;     // of those, each page divided by who maps it; after MeasureMaps, else 0
+  admission::FileIdentity file;
   uint32_t in_flight = 0;
   uint32_t waiting = 0;
   bool pinned = false;
@@ -37,6 +42,17 @@ struct ResidentModel {
   bool passed = false;
   uid_t uid = 0;  // of a passed descriptor
   v1::EngineSnapshot engine;
+};
+
+// Where computing may happen, in words.
+struct ResourceReport {
+  struct Worker {
+    std::string allocation_id;
+    std::string grant;               // threads, CPUs and why
+    std::vector<std::string> notes;  // kernel tier, demotions, huge pages, sandbox; empty before READY
+  };
+  std::string machine;
+  std::vector<Worker> workers;
 };
 
 struct RequestInfo {

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <utility>
 
-#include "supervisor/machine_cpus.h"
 #include "supervisor/peaks.h"
 #include "supervisor/refusal.h"
 
@@ -15,8 +14,6 @@ namespace bulkhead::supervisor {
 namespace {
 
 constexpr size_t kEndedIds = 4096;
-// While something waits for memory that others may give back without our knowing.
-constexpr Duration kSampleEvery = std::chrono::milliseconds(500);
 [[maybe_unused]] constexpr uint64_t kDataMargin = 64 << 20;
 
 template <typename... Ts>
@@ -43,7 +40,7 @@ Supervisor::Supervisor(WorkerOffload::Options options)
       coordinator_timer_(loop_),
       sample_timer_(loop_),
       idle_timer_(loop_),
-      cpus_(UsableCpuNumbers()),
+      cpus_(ReadMachineCpus()),
       ended_(kEndedIds),
       shutdown_timer_(loop_) {
   coordinator_ = std::make_shared<admission::AdmissionCoordinator>(MakePolicy());
@@ -177,21 +174,7 @@ void Supervisor::ArmCoordinatorTimer() {
   } else {
     coordinator_timer_.Cancel();
   }
-  if (coordinator_->budget().waiting == 0) {
-    sample_timer_.Cancel();
-  } else if (!sample_timer_.armed()) {
-    sample_timer_.Arm(kSampleEvery, [this] {
-      SampleMemory();
-      ProcessActions();
-    });
-  }
-}
-
-void Supervisor::SampleMemory() {
-  const MachineMemory machine = options_.memory->Machine();
-  std::optional<admission::LiveMemory> live;
-  if (machine.available.has_value()) live = admission::LiveMemory{machine.total, *machine.available};
-  Coordinator().SetLiveMemory(live);
+  ArmSampling();
 }
 
 // Soft limit of a worker's private memory: what it is charged, and a margin for what an estimate cannot know.
@@ -220,7 +203,8 @@ void Supervisor::OnSpawn(const admission::SpawnAction& action) {
   plan.file = loader->request.model.file;
   plan.identity = loader->facts->file;
   plan.shape = action.shape;
-  plan.threads = settings_.model.threads > 0 ? settings_.model.threads : static_cast<uint32_t>(cpus_.size());
+  plan.threads = settings_.model.threads > 0 ? settings_.model.threads : cpus_.usable;
+  plan.weight_bytes = action.estimate.weights;
   plan.data_soft_bytes = DataLimit(action.estimate);
   if (plan.data_soft_bytes > 0) {
     plan.data_hard_bytes = std::max(plan.data_soft_bytes, coordinator_->budget().ceiling_bytes);

@@ -20,6 +20,7 @@
 #include "supervisor/inference.h"
 #include "supervisor/inspector.h"
 #include "supervisor/loop.h"
+#include "supervisor/machine_cpus.h"
 #include "supervisor/recent_ids.h"
 #include "supervisor/state_file.h"
 #include "supervisor/worker_offload.h"
@@ -62,6 +63,9 @@ class Supervisor final : private Allocation::Host {
   [[nodiscard]] BudgetSnapshot Budget() const;
   [[nodiscard]] std::vector<v1::Death> Deaths() const { return deaths_.All(); }
   [[nodiscard]] std::string Degraded() const;
+  // supervisor_resources.cc.
+  [[nodiscard]] ResourceReport Resources() const;
+  void MeasureMaps(std::function<void()> done);
 
   [[nodiscard]] Loop& loop() { return loop_; }
 
@@ -79,6 +83,8 @@ class Supervisor final : private Allocation::Host {
     std::unique_ptr<Timer> healthy_timer;
     AllocationState announced = AllocationState::kReserved;
     bool draining = false;
+    std::vector<int> cpus;                  // where its threads were told to run; empty: wherever the daemon may
+    std::optional<MapReading> maps;         // as of the last MeasureMaps
     std::vector<std::string> evidence_for;  // inferences whose termination it is to confirm
   };
   struct Model {
@@ -92,6 +98,8 @@ class Supervisor final : private Allocation::Host {
   void ProcessActions();
   void ArmCoordinatorTimer();
   void SampleMemory();
+  void ArmSampling();
+  void MeasureAll();
   admission::Policy MakePolicy() const;
   void OnSpawn(const admission::SpawnAction& action);
   void OnBound(const admission::BoundAction& action);
@@ -153,6 +161,8 @@ class Supervisor final : private Allocation::Host {
   [[nodiscard]] std::vector<Inference*> OnAllocation(admission::AllocationId number) const;
   void UpdateProgress(Held& held);
   void Rebalance();
+  void Place(Held& held, const std::vector<int>& cpus);
+  [[nodiscard]] std::string GrantOf(const Held& held, size_t busy) const;
   void SyncBusy(Held& held);
   void BeginDrain(Held& held, Duration drain);
   void OnDrainDeadline(admission::AllocationId number);
@@ -184,7 +194,9 @@ class Supervisor final : private Allocation::Host {
   Timer coordinator_timer_;
   Timer sample_timer_;
   Timer idle_timer_;
-  std::vector<int> cpus_;
+  MachineCpus cpus_;
+  std::string cpu_problem_;  // of the last placement that failed
+  uint64_t ram_bytes_ = 0;
 
   std::map<std::string, Model, std::less<>> models_;
   std::map<admission::AllocationId, Held> allocations_;

@@ -165,7 +165,7 @@ DeathVerdict Supervisor::Judge(Allocation& allocation) const {
 
 // True if its requests are worth another try, with a larger estimate.
 bool Supervisor::LearnFromOutOfMemory(Allocation& allocation, const DeathVerdict& verdict) {
-  if (verdict.oom.wanted_bytes == 0 || allocation.death_phase() != WorkerPhase::kLoad) return false;
+  if (verdict.oom.wanted_bytes == 0) return false;
   // A worker's word: it may not make the daemon reserve more than the machine has.
   const uint64_t most = std::max<uint64_t>(options_.memory->Machine().total, 1);
   const uint64_t wanted = std::min(verdict.oom.wanted_bytes, most) + std::min(verdict.oom.in_use_bytes, most);

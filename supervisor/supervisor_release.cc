@@ -219,23 +219,6 @@ void Supervisor::SyncBusy(Held& held) {
   Rebalance();
 }
 
-// Divides the CPUs among busy workers; an idle one keeps what it had, since it uses none.
-void Supervisor::Rebalance() {
-  if (settings_.model.threads > 0) return;
-  std::vector<uint64_t> busy;
-  for (const auto& [number, held] : allocations_) {
-    if (held.process->state() == AllocationState::kBusy) busy.push_back(number);
-  }
-  for (const admission::CpuGrant& grant : admission::DivideCpus(cpus_, static_cast<uint32_t>(cpus_.size()), busy)) {
-    Held* held = FindHeld(grant.allocation);
-    if (held == nullptr || held->process->threads() == grant.threads) continue;
-    held->process->set_threads(grant.threads);
-    v1::DaemonFrame frame;
-    frame.mutable_threads()->set_threads(grant.threads);
-    held->process->Send(frame);
-  }
-}
-
 void Supervisor::Shutdown(Duration drain, std::function<void()> done) {
   if (stopped_) {
     loop_.Post(std::move(done));

@@ -23,6 +23,10 @@ std::vector<ResidentModel> Supervisor::Residents() const {
     model.estimate_bytes = entry->estimate.Total();
     model.measured_bytes = entry->measured_private;
     model.shared_bytes = entry->estimate.weights;
+    model.private_bytes = process.private_bytes();
+    model.file_bytes = process.file_bytes();
+    model.share_bytes = held.maps.value_or(MapReading{}).share_of_files;
+    model.file = entry->facts->file;
     model.in_flight = static_cast<uint32_t>(OnAllocation(number).size());
     model.waiting = coordinator_->WaitingFor(process.plan().model);
     model.pinned = coordinator_->pinned(process.plan().model);
@@ -100,7 +104,8 @@ BudgetSnapshot Supervisor::Budget() const {
 
 std::string Supervisor::Degraded() const {
   std::string degraded;
-  const auto add = [&](const char* what) {
+  const auto add = [&](const std::string& what) {
+    if (what.empty()) return;
     if (!degraded.empty()) degraded += "; ";
     degraded += what;
   };
@@ -108,6 +113,8 @@ std::string Supervisor::Degraded() const {
   add("built with sanitizers: workers have no memory fence");
 #endif
   if (!options_.memory->Machine().available.has_value()) add("live memory cannot be read: no worker can be started");
+  add(options_.launcher->Degraded());
+  add(cpu_problem_);
   if (options_.state_directory.empty()) add("no state directory: death records do not outlive the daemon");
   return degraded;
 }

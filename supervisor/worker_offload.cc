@@ -69,6 +69,8 @@ WorkerOffload::~WorkerOffload() = default;
 
 void WorkerOffload::SetSettings(const SupervisionSettings& settings) { supervisor_->SetSettings(settings); }
 std::string WorkerOffload::Degraded() const { return supervisor_->Degraded(); }
+ResourceReport WorkerOffload::Resources() const { return supervisor_->Resources(); }
+void WorkerOffload::MeasureMaps(std::function<void()> done) { supervisor_->MeasureMaps(std::move(done)); }
 void WorkerOffload::RunDueTimers() { supervisor_->loop().RunDue(); }
 
 void WorkerOffload::AcquireAdmission(OffloadRequest request, std::unique_ptr<StreamSink> sink, Admitted admitted) {

@@ -41,6 +41,8 @@ class WorkerOffload final : public LocalGenerationOffload {
   void SetSettings(const SupervisionSettings& settings);
   // What does not work as designed, for people; empty if all does.
   [[nodiscard]] std::string Degraded() const;
+  // The CPUs, who may use which, and what each worker said of itself: for `doctor`.
+  [[nodiscard]] ResourceReport Resources() const;
   // Runs deadlines that `clock` says are due; only needed by tests that move a FakeClock by hand.
   void RunDueTimers();
 
@@ -61,6 +63,7 @@ class WorkerOffload final : public LocalGenerationOffload {
   void Tokenize(TokenizeSpec spec, std::function<void(absl::StatusOr<std::vector<int32_t>>)> done) override;
   void RefreshResourcePolicy(uint64_t generation) override;
   bool Unblock(std::string_view model) override;
+  void MeasureMaps(std::function<void()> done) override;
   [[nodiscard]] std::vector<ResidentModel> ResidentModels() const override;
   [[nodiscard]] std::optional<std::string> ResidentAllocationId(std::string_view model) const override;
   [[nodiscard]] std::vector<RequestInfo> Requests() const override;

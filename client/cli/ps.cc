@@ -54,12 +54,12 @@ std::string RequestTable(const v1::PsReply& reply) {
 std::string MemoryTable(const v1::PsReply& reply) {
   Rows rows;
   for (const v1::ResidentModel& model : reply.models()) {
-    const bool part = model.measured_bytes() > model.charge_bytes();
     rows.push_back({model.allocation_id(), HumanBytes(model.charge_bytes()), HumanBytes(model.estimate_bytes()),
-                    HumanBytes(model.measured_bytes()), HumanBytes(model.shared_bytes()),
-                    part ? "measured beyond its charge" : ""});
+                    HumanBytes(model.private_bytes()), HumanBytes(model.measured_bytes()),
+                    HumanBytes(model.shared_bytes()), HumanBytes(model.file_bytes()), HumanBytes(model.share_bytes())});
   }
-  return Table({"ALLOCATION", "CHARGE", "ESTIMATE", "MEASURED", "SHARED FILE", "NOTE"}, rows, {1, 2, 3, 4});
+  return Table({"ALLOCATION", "CHARGE", "ESTIMATE", "PRIVATE", "PEAK", "WEIGHTS", "SHARED", "ITS PART"}, rows,
+               {1, 2, 3, 4, 5, 6, 7});
 }
 
 std::string BudgetLine(const v1::Budget& budget) {
@@ -89,6 +89,7 @@ ExitStatus Ps(Session& session, const PsOptions& options) {
   } else {
     session.Print(options.requests ? RequestTable(reply) : options.memory ? MemoryTable(reply) : ModelTable(reply));
     session.Print(BudgetLine(reply.budget()));
+    for (const std::string& warning : reply.warnings()) session.Note("warning: " + warning);
   }
   return kOk;
 }

@@ -206,6 +206,107 @@ TEST_F(CoordinatorTest, MeasuredGrowthRaisesTheChargeAndTheNextEstimate) {
   EXPECT_EQ(coordinator_.learned().Peak({1, 1, 100 * kMib, 1}, {8192, 4}), 150 * kMib);
 }
 
+class PressureTest : public CoordinatorTest {
+ protected:
+  // Charges of 228 MiB each; what is left to spare after reserve, weights and untouched memory is `spare`.
+  void SetSpare(uint64_t spare, const std::vector<AllocationId>& touched) {
+    for (const AllocationId id : touched) {
+      if (coordinator_.ledger().Find(id) != nullptr) (void)coordinator_.Measured(id, 128 * kMib);
+    }
+    const uint64_t weights = coordinator_.ledger().entries().size() * 100 * kMib;
+    coordinator_.SetLiveMemory(
+        LiveMemory{.total_bytes = 16 * kGib, .available_bytes = LiveReserve(16 * kGib) + weights + spare});
+  }
+  void Wait(Duration by) {
+    time_ += by;
+    coordinator_.Tick({time_, time_});
+  }
+  std::vector<AllocationId> Evicted() {
+    std::vector<AllocationId> ids;
+    for (const EvictAction& evict : Take<EvictAction>()) {
+      EXPECT_EQ(evict.cause, EvictionCause::kPressure);
+      ids.push_back(evict.allocation);
+    }
+    return ids;
+  }
+  Duration time_ = std::chrono::seconds(10000);
+};
+
+TEST_F(PressureTest, GoneHeadroomReleasesTheLeastRecentlyUsedIdleOnesUntilThereIsRelief) {
+  ASSERT_TRUE(coordinator_.SetPolicy(Custom(8 * kGib), 2));
+  Wait(std::chrono::seconds(1));
+  const AllocationId old = LoadIdle(Facts("old", 1));
+  Wait(std::chrono::seconds(1));
+  const AllocationId recent = LoadIdle(Facts("recent", 2));
+  const Outcome outcome = Ask(Facts("busy", 3));
+  const AllocationId busy = Load(outcome.ticket);
+  SetSpare(0, {old, recent, busy});
+  EXPECT_TRUE(Evicted().empty()) << "nothing is short yet";
+  const auto too_little = [&] {
+    coordinator_.SetLiveMemory(
+        LiveMemory{.total_bytes = 16 * kGib, .available_bytes = LiveReserve(16 * kGib) + 300 * kMib - kMib});
+  };
+  too_little();
+  EXPECT_TRUE(Evicted().empty()) << "a moment is no reason";
+  Wait(kPressureFor);
+  too_little();
+  // One worker's 228 MiB are not the relief of 256 MiB that is wanted; two are.
+  EXPECT_EQ(Evicted(), (std::vector<AllocationId>{old, recent}));
+  Wait(kPressureFor);
+  too_little();
+  EXPECT_TRUE(Evicted().empty()) << "what is leaving is counted, and the busy one stays";
+}
+
+TEST_F(PressureTest, OneReadingWithHeadroomStartsTheWaitAnew) {
+  ASSERT_TRUE(coordinator_.SetPolicy(Custom(8 * kGib), 2));
+  Wait(std::chrono::seconds(1));
+  const AllocationId idle = LoadIdle(Facts("idle", 1));
+  SetSpare(kGib, {idle});
+  const auto read = [&](uint64_t available) {
+    coordinator_.SetLiveMemory(LiveMemory{.total_bytes = 16 * kGib, .available_bytes = available});
+  };
+  read(kGib);
+  Wait(kPressureFor - std::chrono::milliseconds(1));
+  read(8 * kGib);
+  Wait(std::chrono::milliseconds(2));
+  read(kGib);
+  EXPECT_TRUE(Evicted().empty());
+  Wait(kPressureFor);
+  read(kGib);
+  EXPECT_EQ(Evicted(), std::vector<AllocationId>{idle});
+}
+
+TEST_F(PressureTest, PinnedWorkersStayAndAnUnknownReadingDecidesNothing) {
+  ASSERT_TRUE(coordinator_.SetPolicy(Custom(8 * kGib), 2));
+  Wait(std::chrono::seconds(1));
+  LoadIdle(Facts("pinned", 1));
+  coordinator_.SetPinned("pinned", true);
+  for (int i = 0; i < 4; ++i) {
+    coordinator_.SetLiveMemory(LiveMemory{.total_bytes = 16 * kGib, .available_bytes = kMib});
+    Wait(kPressureFor);
+  }
+  EXPECT_TRUE(Evicted().empty());
+  coordinator_.SetPinned("pinned", false);
+  coordinator_.SetLiveMemory(std::nullopt);
+  EXPECT_TRUE(Evicted().empty());
+}
+
+TEST_F(CoordinatorTest, AWorkerThatRunsOutInItsWorkRaisesTheNextEstimateTwiceAtMost) {
+  ASSERT_TRUE(coordinator_.SetPolicy(Custom(8 * kGib), 2));
+  for (int i = 1; i <= 3; ++i) {
+    const Outcome outcome = Ask(Facts("a", 1));
+    const AllocationId id = Load(outcome.ticket);
+    EXPECT_EQ(coordinator_.RanOutOfMemory(id, 200 * kMib * static_cast<uint64_t>(i)), i <= 2);
+    Retire(id);
+  }
+  const uint64_t raised = 400 * kMib + 50 * kMib;
+  EXPECT_EQ(coordinator_.learned().Peak({1, 1, 100 * kMib, 1}, {8192, 4}), raised);
+  // Service that ends otherwise grants the retries anew.
+  Retire(LoadIdle(Facts("a", 1)));
+  const AllocationId id = LoadIdle(Facts("a", 1));
+  EXPECT_TRUE(coordinator_.RanOutOfMemory(id, 500 * kMib));
+}
+
 TEST_F(CoordinatorTest, DroppingATicketNeverRetiresTheChargeOfALiveProcess) {
   Outcome outcome = Ask(Facts("a", 1));
   const AllocationId id = coordinator_.LeaseOf(outcome.ticket.id());

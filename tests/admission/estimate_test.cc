@@ -112,7 +112,7 @@ TEST(LearnedPeaks, AnOutOfMemoryLoadIsTriedAgainTwiceAndTheCountEndsWithALoad) {
   EXPECT_EQ(learned.Peak(file, {512, 1}), 90u);
   EXPECT_TRUE(learned.RanOutOfMemory(file, {512, 1}, 90));
   EXPECT_FALSE(learned.RanOutOfMemory(file, {512, 1}, 100));
-  learned.Loaded(file, {512, 1});
+  learned.Served(file, {512, 1});
   EXPECT_TRUE(learned.RanOutOfMemory(file, {512, 1}, 100));
 }
 

@@ -8,6 +8,15 @@ from harness import ALICE, AS_ROOT, Daemon, check, eventually
 with Daemon('[model]\nsequences = 3\n') as daemon:
     findings = daemon.run("--json", "doctor").reply["findings"]
     check(findings and all(finding["status"] in ("ok", "warn", "fail") for finding in findings), findings)
+    said = {finding["what"]: finding["detail"] for finding in findings}
+    check("may run at once" in said["cpus"] and "core" in said["cpus"], said)
+    check("a leaf per worker" in said["cgroup delegation"] or "RLIMIT_DATA" in said["cgroup delegation"], said)
+    check("cpu grant" not in said, "a grant without a worker", said)
+    daemon.ok("load", "tale")
+    of_worker = [f for f in daemon.run("--json", "doctor").reply["findings"] if f["detail"].startswith("tale#")]
+    details = " ".join(finding["detail"] for finding in of_worker)
+    check("thread" in details and "idle, holds none" in details, of_worker)
+    check("kernels: " in details and "huge pages: " in details, of_worker)
     values = {value["name"]: value for value in daemon.json("policy")["values"]}
     check(values["model.sequences"]["value"] == "3" and "bulkhead.toml" in values["model.sequences"]["origin"], values)
     check(values["budget.profile"]["origin"] == "default", values["budget.profile"])

@@ -9,6 +9,8 @@ with Daemon() as daemon:
     stream.until("delta")
     model = daemon.model("slow")
     check(daemon.workers() == [model["pid"]], daemon.workers(), model)
+    with open(f"/proc/{model['pid']}/comm") as name:
+        check(name.read() == "bulkhead-worker\n", "ps and top call it something else")
     check(model["state"].lower() == "busy" and model["in_flight"] == 1, model)
     check(model["charge_bytes"] >= model["measured_bytes"] > 0, model)
     requests = daemon.json("ps", "--requests")["requests"]

@@ -12,6 +12,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/build_id.h"
@@ -205,6 +206,7 @@ class FakeWorker {
     }
     if (generation.fault == "ignore_term") ::signal(SIGTERM, SIG_IGN);
     if (generation.fault == "drip") pace_ms_ = 30;
+    if (generation.fault == "grow") Grow(static_cast<size_t>(std::exchange(generation.count, 100000)) << 20);
     v1::WorkerFrame frame;
     frame.mutable_started()->set_handle(generate.handle());
     for (const char byte : prompt) frame.mutable_started()->add_prompt_ids(byte);
@@ -214,12 +216,18 @@ class FakeWorker {
     generations_[generate.handle()] = generation;
   }
 
+  void Grow(size_t bytes) {
+    pace_ms_ = 30;
+    grown_.resize(grown_.size() + bytes, 'x');
+  }
+
   void Produce(uint64_t handle) {
     Generation& generation = generations_[handle];
     if (generation.fault == "unanswered") return;
     const bool due = generation.produced == generation.count;
-    const bool honest = generation.fault == "count" || generation.fault == "drip" || generation.fault == "garbage" ||
-                        generation.fault == "deaf" || generation.fault == "ignore_term";
+    const bool honest = generation.fault == "count" || generation.fault == "drip" || generation.fault == "grow" ||
+                        generation.fault == "garbage" || generation.fault == "deaf" ||
+                        generation.fault == "ignore_term";
     if (due) {
       if (honest) return End(handle, v1::FINISH_REASON_LENGTH);
       return Misbehave(handle, generation.fault);
@@ -299,6 +307,7 @@ class FakeWorker {
   std::map<uint64_t, Generation> generations_;
   uint64_t progress_ = 0;
   int pace_ms_ = 1;
+  std::vector<char> grown_;
 };
 
 }  // namespace

@@ -69,8 +69,8 @@ SupervisionSettings QuickSettings() {
   return settings;
 }
 
-Harness::Harness(std::string worker, SupervisionSettings settings)
-    : worker_(std::move(worker)), settings_(std::move(settings)) {
+Harness::Harness(std::string worker, SupervisionSettings settings, const Clock* clock)
+    : worker_(std::move(worker)), settings_(std::move(settings)), clock_(clock) {
   char name[] = "/tmp/bulkhead-faults-XXXXXX";
   directory_ = ::mkdtemp(name);
   uv_loop_init(&loop_);
@@ -90,11 +90,11 @@ void Harness::Up() {
     std::abort();
   }
   launcher_ = std::make_unique<DeafLauncher>(std::move(*launcher));
-  memory_ = MakeProcMemoryProbe();
   WorkerOffload::Options options;
   options.loop = &loop_;
   options.launcher = launcher_.get();
-  options.memory = memory_.get();
+  options.clock = clock_;
+  options.memory = &machine;
   options.state_directory = directory_;
   options.settings = settings_;
   options.policy = [this] { return policy; };

@@ -56,6 +56,9 @@ class DeafLauncher final : public ProcessLauncher {
   absl::StatusOr<LaunchedProcess> Launch(const LaunchSpec& spec) override { return inner_->Launch(spec); }
   int Signal(const Pidfd& process, int signal) override { return deaf ? 0 : inner_->Signal(process, signal); }
   absl::StatusOr<std::optional<ProcessExit>> Reap(const Pidfd& process) override { return inner_->Reap(process); }
+  absl::Status SetCpus(const UniqueFd& threads, std::span<const int> cpus) override {
+    return inner_->SetCpus(threads, cpus);
+  }
 
   bool deaf = false;
 
@@ -63,18 +66,37 @@ class DeafLauncher final : public ProcessLauncher {
   std::unique_ptr<PosixLauncher> inner_;
 };
 
+// The kernel's own word, except where the test says something else.
+class OverriddenMemory final : public MemoryProbe {
+ public:
+  MachineMemory Machine() override {
+    MachineMemory machine = inner_->Machine();
+    if (available.has_value()) machine.available = available;
+    return machine;
+  }
+  std::optional<uint64_t> Available() override { return available.has_value() ? available : inner_->Available(); }
+  std::unique_ptr<ProcessMemory> Open(pid_t pid) override { return inner_->Open(pid); }
+  uint64_t OutOfMemoryKills() override { return inner_->OutOfMemoryKills(); }
+
+  std::optional<uint64_t> available;  // bytes
+
+ private:
+  std::unique_ptr<MemoryProbe> inner_ = MakeProcMemoryProbe();
+};
+
 // Quick deadlines, so that a test of a deadline is a short one.
 SupervisionSettings QuickSettings();
 
 class Harness {
  public:
-  // `worker`: path of the worker binary.
-  explicit Harness(std::string worker, SupervisionSettings settings = QuickSettings());
+  // `worker`: path of the worker binary. `clock` outlives the harness; null: the kernel's.
+  explicit Harness(std::string worker, SupervisionSettings settings = QuickSettings(), const Clock* clock = nullptr);
   ~Harness();  // shuts down and closes the loop; fails the test if something is left
 
   [[nodiscard]] WorkerOffload& offload() { return *offload_; }
   [[nodiscard]] DeafLauncher& launcher() { return *launcher_; }
   ResourcePolicy policy = {1, "local_focused", 0};
+  OverriddenMemory machine;
   [[nodiscard]] const std::string& directory() const { return directory_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   // "subject what detail" of every lifecycle event.
@@ -110,7 +132,7 @@ class Harness {
   std::string directory_;
   uv_loop_t loop_ = {};
   std::unique_ptr<DeafLauncher> launcher_;
-  std::unique_ptr<MemoryProbe> memory_;
+  const Clock* clock_;
   std::unique_ptr<WorkerOffload> offload_;
   std::vector<std::string> warnings_;
   std::vector<std::string> log_;

@@ -198,6 +198,10 @@ void Simulation::On(const admission::EvictAction& action) {
   SimAllocation& allocation = found->second;
   Require(allocation.state == AllocationState::kIdle && allocation.leases.empty(), "busy workers are never evicted");
   Require(!mirror_.PinnedModel(allocation.facts->model), "pinned workers are never evicted");
+  if (action.cause == admission::EvictionCause::kPressure) {
+    const Want relief{.file = {}, .weights = 0, .private_bytes = admission::PressureRelief(mirror_.live->total_bytes)};
+    Require(!mirror_.FitsLive(mirror_.Leaving(true), {relief}), "only as many go as bring the relief");
+  }
   allocation.state = AllocationState::kTeardown;
   Mix(action.allocation ^ (static_cast<uint64_t>(action.cause) << 50));
   if (trace_) fmt::print("    evict {} ({})\n", action.allocation, NameOf(action.cause));
