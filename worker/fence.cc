@@ -96,6 +96,12 @@ bool FenceUnavailable(std::string* why) {
 #endif
 }
 
+void NameProcess() {
+  // prctl(2): at most 15 characters.
+  static constexpr char kName[] = "bulkhead-worker";
+  (void)sys::Prctl(PR_SET_NAME, reinterpret_cast<unsigned long>(kName));
+}
+
 void DieWithParent(int parent_fd) {
   (void)sys::Prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (parent_fd < 0) return;

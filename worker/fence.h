@@ -12,6 +12,9 @@ namespace bulkhead::worker {
 // True where this build cannot be fenced; `why` for people.
 bool FenceUnavailable(std::string* why);
 
+// What `ps` and `top` call this process: it was started by the number of a descriptor, which says nothing.
+void NameProcess();
+
 // The kernel kills this process when the thread that started it ends; one that has ended already shows as a hang-up on
 // `parent_fd` (the control socket, or the pipe behind stdout), and then this exits. Without a descriptor: -1.
 void DieWithParent(int parent_fd);

@@ -86,6 +86,7 @@ void WriteFrame(const google::protobuf::MessageLite& message) {
 
 void RunInspect(std::string_view path, InspectFormat format, Hooks* hooks) {
   const int model_fd = OpenModel(path);
+  NameProcess();
   // A daemon that started this reads its standard output.
   DieWithParent(path.empty() ? kStdout : -1);
   InstallFaultHandlers();

@@ -310,6 +310,7 @@ void Worker::Shutdown() {
 
 void RunWorker(Hooks* hooks) {
   if (hooks != nullptr) hooks->At(HookPoint::kSpawned);
+  NameProcess();
   DieWithParent(ipc::kWorkerControl);
   InstallFaultHandlers();
   PrepareOutOfMemory(ipc::kWorkerControl, &Worker::Writer());

@@ -17,10 +17,11 @@
 namespace bulkhead::worker {
 namespace {
 
-constexpr std::array<std::string_view, 15> kNames = {
-    "sleep-at-start",   "slow-load",       "crash-in-load",     "abort-in-load",  "hang-in-load",
-    "allocate-in-load", "crash-at-token",  "abort-at-token",    "hang-at-token",  "allocate-at-token",
-    "probe-paths",      "probe-load-main", "probe-load-thread", "probe-run-main", "probe-run-thread"};
+constexpr std::array<std::string_view, 16> kNames = {
+    "sleep-at-start",  "slow-load",         "crash-in-load",    "abort-in-load",
+    "hang-in-load",    "allocate-in-load",  "crash-at-token",   "abort-at-token",
+    "hang-at-token",   "allocate-at-token", "illegal-at-token", "probe-paths",
+    "probe-load-main", "probe-load-thread", "probe-run-main",   "probe-run-thread"};
 
 void Sleep(uint64_t milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
@@ -32,6 +33,16 @@ void Sleep(uint64_t milliseconds) { std::this_thread::sleep_for(std::chrono::mil
 [[noreturn]] void Crash() {
   volatile uintptr_t nowhere = 0;
   *reinterpret_cast<volatile int*>(nowhere) = 1;
+  std::abort();
+}
+
+// An instruction that no processor of this kind has, and none ever will.
+[[noreturn]] void ExecuteIllegal() {
+#if defined(__x86_64__)
+  asm volatile("ud2");
+#elif defined(__aarch64__)
+  asm volatile("udf #0");
+#endif
   std::abort();
 }
 
@@ -123,6 +134,7 @@ void TestHooks::OnTokens(uint64_t total) {
   if (reached("abort-at-token")) std::abort();
   if (reached("hang-at-token")) Hang();
   if (reached("allocate-at-token")) AllocateForEver();
+  if (reached("illegal-at-token")) ExecuteIllegal();
 }
 
 }  // namespace bulkhead::worker

@@ -3,7 +3,7 @@
 //   sleep-at-start:MS         before the parent-death signal is set (command line only)
 //   slow-load:MS              at each report of load progress
 //   crash-in-load, abort-in-load, hang-in-load, allocate-in-load
-//   crash-at-token:N, abort-at-token:N, hang-at-token:N, allocate-at-token:N
+//   crash-at-token:N, abort-at-token:N, hang-at-token:N, allocate-at-token:N, illegal-at-token:N
 //   probe-paths:WHAT          after paths were given up, before the system call filter (see probes.h)
 //   probe-load-main:WHAT, probe-load-thread:WHAT, probe-run-main:WHAT, probe-run-thread:WHAT
 // "--fence-off" runs without Landlock and filters.

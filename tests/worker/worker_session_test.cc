@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -309,6 +310,25 @@ TEST(WorkerSession, AFileThatShrinksUnderTheWorkerEndsItWithSigbusAndAWord) {
   ASSERT_TRUE(worker.Wait().has_value());
   EXPECT_EQ(worker.Wait()->signal, SIGBUS);
   EXPECT_NE(worker.Stderr().find("was changed or truncated"), std::string::npos);
+}
+
+TEST(WorkerSession, AnInstructionTheProcessorLacksEndsItWithSigillAndAWord) {
+  WorkerProcess worker(Hooked());
+  ASSERT_TRUE(worker.ConfigureAndAwaitReady("illegal-at-token:2"));
+  ASSERT_TRUE(worker.Send(GenerateFrame(1, {5, 6}, 5)));
+  ASSERT_TRUE(worker.Wait().has_value());
+  EXPECT_EQ(worker.Wait()->signal, SIGILL);
+  EXPECT_NE(worker.Stderr().find("lacks an instruction"), std::string::npos);
+}
+
+TEST(WorkerSession, IsCalledByItsNameInTheProcessList) {
+  WorkerProcess worker(Plain());
+  ASSERT_TRUE(worker.Await(WorkerFrame::kHello).has_value());
+  std::array<char, 32> name;
+  const std::string path = "/proc/" + std::to_string(worker.pid()) + "/comm";
+  const ssize_t size = sys::ReadSmallFile(AT_FDCWD, path.c_str(), name);
+  ASSERT_GT(size, 0);
+  EXPECT_EQ(std::string(name.data(), static_cast<size_t>(size)), "bulkhead-worker\n");
 }
 
 TEST(WorkerSession, StandsBehindItsFenceWhileServing) {
