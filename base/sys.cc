@@ -57,7 +57,7 @@ msghdr Shortened(const char* call, const msghdr& message, std::array<iovec, kMax
 }
 
 // Takes `own`.
-int ReadNames(int own, std::vector<std::string>* names) {
+[[nodiscard]] int ReadNames(int own, std::vector<std::string>* names) {
   DIR* directory = ::fdopendir(own);
   if (directory == nullptr) {
     const int error = errno;

@@ -23,6 +23,7 @@
 #include "ipc/frame_socket.h"
 #include "ipc/peer.h"
 #include "ipc/unix_address.h"
+#include "supervisor/cgroup_tree.h"
 #include "supervisor/file_identity.h"
 #include "supervisor/machine_cpus.h"
 #include "supervisor/memory_probe.h"
@@ -236,7 +237,7 @@ absl::Status Machine(const std::string&) {
   (void)probe->Machine();
   (void)probe->OutOfMemoryKills();
   (void)probe->Open(sys::GetPid())->PrivateBytes();
-  return supervisor::UsableCpuNumbers().empty() ? Error(Reason::kInternal, "no CPU at all") : absl::OkStatus();
+  return supervisor::ReadMachineCpus().cpus.empty() ? Error(Reason::kInternal, "no CPU at all") : absl::OkStatus();
 }
 
 absl::Status Seeds(const std::string&) {
@@ -282,6 +283,25 @@ absl::Status Bare(const std::string&) {
   return sys::Close(memory) < 0 ? Error(Reason::kInternal, "close") : absl::OkStatus();
 }
 
+// A tree in an ordinary directory, which lacks the kernel's files: a leaf is made, refused its process, and removed.
+absl::Status Cgroups(const std::string& directory) {
+  const std::string top = directory + "/groups";
+  std::filesystem::create_directories(top + "/daemon");
+  std::ofstream(top + "/daemon/cgroup.procs");
+  char mark[8];
+  (void)sys::GetXattr(top.c_str(), "user.delegate", mark);
+  auto adoption = supervisor::CgroupTree::Adopt(supervisor::MakeKernelCgroupFs(top), sys::GetPid(), top);
+  if (adoption.tree == nullptr) return Error(Reason::kInternal, adoption.why);
+  ASSIGN_OR_RETURN(const auto leaf, adoption.tree->MakeLeaf("1", {}));
+  return leaf->Enter(sys::GetPid()).ok() ? Error(Reason::kInternal, "entered what is no cgroup") : absl::OkStatus();
+}
+
+absl::Status Threads(const std::string& directory) {
+  ASSIGN_OR_RETURN(const auto launcher, supervisor::PosixLauncher::Create({directory + "/m.gguf", nullptr}));
+  const UniqueFd threads(sys::Open("/proc/self/task", O_RDONLY | O_DIRECTORY));
+  return launcher->SetCpus(threads, supervisor::ReadMachineCpus().numbers());
+}
+
 }  // namespace
 
 std::vector<Scenario> AllScenarios(const std::string& directory) {
@@ -305,6 +325,8 @@ std::vector<Scenario> AllScenarios(const std::string& directory) {
   add("configuration", Configuration);
   add("machine", Machine);
   add("seeds", Seeds);
+  add("cgroups", Cgroups);
+  add("threads", Threads);
   add("fence", Fence).forked = true;
   add("worker output", WorkerOutput).forked = true;
   add("worker out of memory", WorkerOutOfMemory).forked = true;
