@@ -1,12 +1,16 @@
 """Two models that are one file: `ps --memory` charges its weights once, and what both hold of it adds up to it once."""
 
 import os
-from harness import Daemon, check
+import shutil
+from harness import SHARED, Daemon, check
 
 MIB = 1 << 20
 
-with Daemon(models=("slow",)) as daemon:
-    os.symlink(os.readlink(daemon.directory / "models" / "slow.gguf"), daemon.directory / "models" / "again.gguf")
+with Daemon(models=()) as daemon:
+    # A file of its own: other tests' workers may map the common one at the same time.
+    models = daemon.directory / "models"
+    shutil.copyfile(SHARED / "slow.gguf", models / "slow.gguf")
+    os.symlink(models / "slow.gguf", models / "again.gguf")
     daemon.ok("load", "slow")
     daemon.ok("load", "again")
     reply = daemon.json("ps", "--memory")

@@ -57,7 +57,10 @@ TEST_F(MachinePauses, AfterAStandstillEveryWorkerHasItsWholeLimitAgain) {
 
 TEST_F(MachinePauses, AWorkerThatStaysStuckAfterwardsIsStillStalled) {
   const auto recording = harness_.Stream(harness_.Script("model"), "unanswered 1");
-  EXPECT_TRUE(harness_.RunUntil([&] { return !harness_.Pids().empty() && recording->Saw("loading weights"); }));
+  EXPECT_TRUE(harness_.RunUntil([&] {
+    const auto requests = harness_.offload().Requests();
+    return !requests.empty() && requests.front().state == "PREFILL";
+  }));
   clock_.stood_still = hours(1);
   EXPECT_TRUE(harness_.RunUntil([&] { return recording->ended(); }, seconds(20)));
   EXPECT_EQ(recording->error.reason, Reason::kWorkerStalled) << recording->error.message;
