@@ -45,8 +45,12 @@ absl::StatusOr<std::optional<gid_t>> ResolveGroup(const std::string& name) {
 }
 
 void UidShare::Reset() {
-  if (ledger_ != nullptr) ledger_->GiveBack(uid_, resource_, amount_);
-  ledger_ = nullptr;
+  if (held_ == nullptr) return;
+  const auto found = held_->find(uid_);
+  found->second[static_cast<size_t>(resource_)] -= amount_;
+  const auto& all = found->second;
+  if (std::all_of(all.begin(), all.end(), [](uint64_t value) { return value == 0; })) held_->erase(found);
+  held_.reset();
 }
 
 absl::StatusOr<UidShare> UidLedger::Take(uid_t uid, UidResource resource, uint64_t amount, uint64_t limit) {
@@ -55,20 +59,13 @@ absl::StatusOr<UidShare> UidLedger::Take(uid_t uid, UidResource resource, uint64
     return Error(Reason::kLimitExceeded, fmt::format("uid {}: {} more {} on top of {} exceed the limit of {}", uid,
                                                      amount, NameOf(resource), held, limit));
   }
-  held_[uid][static_cast<size_t>(resource)] += amount;
-  return UidShare(this, uid, resource, amount);
+  (*held_)[uid][static_cast<size_t>(resource)] += amount;
+  return UidShare(held_, uid, resource, amount);
 }
 
 uint64_t UidLedger::Held(uid_t uid, UidResource resource) const {
-  const auto found = held_.find(uid);
-  return found == held_.end() ? 0 : found->second[static_cast<size_t>(resource)];
-}
-
-void UidLedger::GiveBack(uid_t uid, UidResource resource, uint64_t amount) {
-  const auto found = held_.find(uid);
-  found->second[static_cast<size_t>(resource)] -= amount;
-  const auto& all = found->second;
-  if (std::all_of(all.begin(), all.end(), [](uint64_t value) { return value == 0; })) held_.erase(found);
+  const auto found = held_->find(uid);
+  return found == held_->end() ? 0 : found->second[static_cast<size_t>(resource)];
 }
 
 }  // namespace bulkhead::daemon

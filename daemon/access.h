@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,8 +36,10 @@ enum class UidResource : uint8_t { kConnections, kInFlight, kReceivedBytes, kQue
 inline constexpr size_t kUidResources = 4;
 
 class UidLedger;
+using UidCounts = std::map<uid_t, std::array<uint64_t, kUidResources>>;
 
-// What one user has taken of one resource; given back on destruction. Must not outlive its ledger.
+// What one user has taken of one resource; given back on destruction. It may outlive its ledger: a closure that waits for
+// a background thread does when the daemon stops.
 class UidShare {
  public:
   UidShare() = default;
@@ -44,7 +47,7 @@ class UidShare {
   UidShare& operator=(UidShare&& other) noexcept {
     if (this == &other) return *this;
     Reset();
-    ledger_ = std::exchange(other.ledger_, nullptr);
+    held_ = std::move(other.held_);
     uid_ = other.uid_;
     resource_ = other.resource_;
     amount_ = other.amount_;
@@ -52,14 +55,14 @@ class UidShare {
   }
   ~UidShare() { Reset(); }
   void Reset();
-  [[nodiscard]] bool held() const { return ledger_ != nullptr; }
+  [[nodiscard]] bool held() const { return held_ != nullptr; }
 
  private:
   friend class UidLedger;
-  UidShare(UidLedger* ledger, uid_t uid, UidResource resource, uint64_t amount)
-      : ledger_(ledger), uid_(uid), resource_(resource), amount_(amount) {}
+  UidShare(std::shared_ptr<UidCounts> held, uid_t uid, UidResource resource, uint64_t amount)
+      : held_(std::move(held)), uid_(uid), resource_(resource), amount_(amount) {}
 
-  UidLedger* ledger_ = nullptr;
+  std::shared_ptr<UidCounts> held_;
   uid_t uid_ = 0;
   UidResource resource_ = UidResource::kConnections;
   uint64_t amount_ = 0;
@@ -72,10 +75,7 @@ class UidLedger {
   [[nodiscard]] uint64_t Held(uid_t uid, UidResource resource) const;
 
  private:
-  friend class UidShare;
-  void GiveBack(uid_t uid, UidResource resource, uint64_t amount);
-
-  std::map<uid_t, std::array<uint64_t, kUidResources>> held_;
+  std::shared_ptr<UidCounts> held_ = std::make_shared<UidCounts>();
 };
 
 }  // namespace bulkhead::daemon
