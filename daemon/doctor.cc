@@ -50,7 +50,6 @@ std::string ReadText(const char* path) {
   return text;
 }
 
-std::string MiB(uint64_t bytes) { return fmt::format("{} MiB", bytes >> 20); }
 
 void Kernel(Findings& out) {
   const std::string release = ReadText("/proc/sys/kernel/osrelease");
@@ -84,7 +83,7 @@ void HugePages(Findings& out) {
 }
 
 void Cgroup(Findings& out, const supervisor::MachineMemory& memory, const DoctorInputs& inputs) {
-  const std::string limit = memory.cgroup_limit ? "memory limit " + MiB(*memory.cgroup_limit) : "no memory limit";
+  const std::string limit = memory.cgroup_limit ? "memory limit " + Mebibytes(*memory.cgroup_limit) : "no memory limit";
   const auto place = supervisor::OwnCgroup("");
   out.Ok("cgroup", fmt::format("{}, {}", place ? "version 2 at " + place->directory() : "version 1 only", limit));
   if (inputs.delegated) return out.Ok("cgroup delegation", inputs.cgroup);
@@ -109,7 +108,7 @@ void Sandbox(Findings& out) {
 
 void Memory(Findings& out, const supervisor::MachineMemory& memory) {
   if (!memory.available) return out.Bad("memory", "the kernel does not say how much is available");
-  out.Ok("memory", fmt::format("{} available of {}", MiB(*memory.available), MiB(memory.total)));
+  out.Ok("memory", fmt::format("{} available of {}", Mebibytes(*memory.available), Mebibytes(memory.total)));
 }
 
 std::optional<std::string> CannotOpen(const std::string& path, int flags) {

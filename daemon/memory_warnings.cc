@@ -5,16 +5,15 @@
 #include <algorithm>
 #include <map>
 
+#include "daemon/units.h"
+
 namespace bulkhead::daemon {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
 // Differences below these are noise: allocator slack, pages of the program itself.
-constexpr uint64_t kBeyond = 16 * kMiB;
-constexpr uint64_t kUnused = 1024 * kMiB;
-constexpr uint64_t kProgram = 64 * kMiB;
-
-std::string MiB(uint64_t bytes) { return fmt::format("{} MiB", bytes / kMiB); }
+constexpr uint64_t kBeyond = 16 << 20;
+constexpr uint64_t kUnused = 1024 << 20;
+constexpr uint64_t kProgram = 64 << 20;
 
 bool IsReady(const supervisor::ResidentModel& model) { return model.state == "IDLE" || model.state == "BUSY"; }
 
@@ -24,19 +23,19 @@ void OfOne(const supervisor::ResidentModel& model, std::vector<std::string>* out
     out->push_back(
         fmt::format("{}: grew to {} of private memory, {} were estimated; it is charged what was measured, "
                     "and so will be the next one",
-                    model.allocation_id, MiB(model.measured_bytes), MiB(estimate)));
+                    model.allocation_id, Mebibytes(model.measured_bytes), Mebibytes(estimate)));
   }
   if (!IsReady(model)) return;
   if (estimate > model.measured_bytes + kUnused && model.measured_bytes < estimate / 2) {
     out->push_back(
         fmt::format("{}: is charged {} of private memory and never used more than {}; a smaller --context or "
                     "fewer --sequences would charge less",
-                    model.allocation_id, MiB(estimate), MiB(model.measured_bytes)));
+                    model.allocation_id, Mebibytes(estimate), Mebibytes(model.measured_bytes)));
   }
   if (model.file_bytes + kProgram < model.shared_bytes / 2) {
     out->push_back(
         fmt::format("{}: {} of its {} of weights are in memory; the next generation reads the rest from disk",
-                    model.allocation_id, MiB(model.file_bytes), MiB(model.shared_bytes)));
+                    model.allocation_id, Mebibytes(model.file_bytes), Mebibytes(model.shared_bytes)));
   }
 }
 
@@ -64,7 +63,7 @@ std::vector<std::string> MemoryWarnings(std::span<const supervisor::ResidentMode
   for (const auto& [file, mapped] : files) {
     if (mapped.count < 2 || mapped.shares <= mapped.weights + mapped.count * kProgram) continue;
     warnings.push_back(fmt::format("{}: map one file, charged once at {}, and hold {} of it", mapped.workers,
-                                   MiB(mapped.weights), MiB(mapped.shares)));
+                                   Mebibytes(mapped.weights), Mebibytes(mapped.shares)));
   }
   return warnings;
 }

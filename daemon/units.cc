@@ -73,4 +73,6 @@ absl::StatusOr<uint64_t> ParseBytes(std::string_view text) {
 
 std::string FormatBytes(uint64_t value) { return FormatQuantity(value, kSizes, " "); }
 
+std::string Mebibytes(uint64_t bytes) { return fmt::format("{} MiB", bytes >> 20); }
+
 }  // namespace bulkhead::daemon

@@ -18,5 +18,7 @@ std::string FormatDuration(Duration value);
 // A whole number and an optional unit: B, KiB, MiB, GiB, TiB, a blank allowed between. Errors name the text.
 absl::StatusOr<uint64_t> ParseBytes(std::string_view text);
 std::string FormatBytes(uint64_t value);
+// For sentences, where a round figure says enough: whole mebibytes, rounded down.
+std::string Mebibytes(uint64_t bytes);
 
 }  // namespace bulkhead::daemon

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/sys.h"
 #include "ipc/worker_abi.h"
 #include "supervisor/process_launcher.h"
@@ -101,9 +102,9 @@ ProcessExit ExitOf(const siginfo_t& info) {
 // effect, which a process that has only just been made does at once; but never for longer than a moment, should the
 // kernel have refused the signal.
 void KillUnwatched(pid_t pid) {
-  constexpr int kMostMs = 1000;
   sys::KillGroup(pid, SIGKILL);
-  for (int waited_ms = 0; waited_ms < kMostMs; ++waited_ms) {
+  const Duration end = SystemClock().Monotonic() + std::chrono::seconds(1);
+  while (SystemClock().Monotonic() < end) {
     siginfo_t info = {};
     const int error = sys::WaitPid(pid, &info, WEXITED | WNOHANG);
     if (error < 0 && error != -EINTR) return;

@@ -241,6 +241,8 @@ class FakeWorker {
     step.add_tokens()->set_id(generation.produced++);
     if (generation.fault == "garbage") (void)!::write(STDOUT_FILENO, "garbage\n", 8);
     Send(frame);
+    // At once, before it could read what comes next.
+    if (generation.fault == "freeze" && generation.produced == generation.count) Freeze();
   }
 
   v1::WorkerFrame EndFrame(uint64_t handle, v1::FinishReason reason) {

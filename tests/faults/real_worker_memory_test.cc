@@ -17,10 +17,10 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-constexpr milliseconds kPatience(60000);
+constexpr milliseconds kLongEnough(60000);
 constexpr uint64_t kMiB = 1 << 20;
 
-SupervisionSettings Settings(const std::string& hook = {}) {
+SupervisionSettings MemorySettings(const std::string& hook = {}) {
   SupervisionSettings settings;
   settings.breaker.deaths = 1'000'000;
   settings.idle_release = Duration(0);
@@ -50,17 +50,17 @@ void Change(OffloadRequest& request) {
 
 #ifndef BULKHEAD_SANITIZER
 TEST(RealWorkerMemory, OneThatOutgrowsItsChargeSaysWhatItWantedAndTheNextGetsItTwiceAtMost) {
-  Harness harness(HOOKED_WORKER, Settings("allocate-at-token:3"));
+  Harness harness(HOOKED_WORKER, MemorySettings("allocate-at-token:3"));
   const std::string path = MakeModel(harness.directory());
   std::vector<uint64_t> estimates;
   v1::Death last;
   for (int i = 0; i < 4; ++i) {
     const auto recording = harness.Stream(harness.Open("random", path), "", nullptr, Change);
-    ASSERT_TRUE(harness.RunUntil([&] { return recording->ended() || !recording->ids.empty(); }, kPatience));
+    ASSERT_TRUE(harness.RunUntil([&] { return recording->ended() || !recording->ids.empty(); }, kLongEnough));
     const auto residents = harness.offload().ResidentModels();
     ASSERT_FALSE(residents.empty()) << recording->error.message;
     estimates.push_back(residents.front().estimate_bytes);
-    ASSERT_TRUE(harness.RunUntil([&] { return recording->ended(); }, kPatience));
+    ASSERT_TRUE(harness.RunUntil([&] { return recording->ended(); }, kLongEnough));
     EXPECT_EQ(recording->error.reason, Reason::kWorkerOom) << recording->error.message;
     EXPECT_THAT(recording->error.message, HasSubstr("wanted 8388608, in use"));
     EXPECT_LT(recording->ids.size(), 8u);
@@ -80,35 +80,35 @@ TEST(RealWorkerMemory, OneThatOutgrowsItsChargeSaysWhatItWantedAndTheNextGetsItT
   // The lesson outlives the daemon.
   harness.Restart();
   const auto recording = harness.Stream(harness.Open("random", path), "", nullptr, Change);
-  ASSERT_TRUE(harness.RunUntil([&] { return recording->ended() || !recording->ids.empty(); }, kPatience));
+  ASSERT_TRUE(harness.RunUntil([&] { return recording->ended() || !recording->ids.empty(); }, kLongEnough));
   EXPECT_EQ(harness.offload().ResidentModels().front().estimate_bytes, estimates[3]);
 }
 
 TEST(RealWorkerMemory, SomebodysSigkillIsNoOutOfMemory) {
-  Harness harness(REAL_WORKER, Settings());
+  Harness harness(REAL_WORKER, MemorySettings());
   const auto recording =
       harness.Stream(harness.Open("random", MakeModel(harness.directory())), "", nullptr, [](OffloadRequest& request) {
         Change(request);
         request.max_tokens = 200;
       });
-  ASSERT_TRUE(harness.RunUntil([&] { return !recording->ids.empty() || recording->ended(); }, kPatience));
+  ASSERT_TRUE(harness.RunUntil([&] { return !recording->ids.empty() || recording->ended(); }, kLongEnough));
   ASSERT_FALSE(harness.Pids().empty());
   const uint64_t estimate = harness.offload().ResidentModels().front().estimate_bytes;
   sys::KillGroup(harness.Pids().front(), SIGKILL);
-  ASSERT_TRUE(harness.RunUntil([&] { return recording->ended(); }, kPatience));
+  ASSERT_TRUE(harness.RunUntil([&] { return recording->ended(); }, kLongEnough));
   EXPECT_EQ(recording->error.reason, Reason::kWorkerCrashed) << recording->error.message;
   const auto next = harness.Stream(harness.Open("random", harness.directory() + "/random.gguf"), "", nullptr, Change);
-  ASSERT_TRUE(harness.RunUntil([&] { return next->ended(); }, kPatience));
+  ASSERT_TRUE(harness.RunUntil([&] { return next->ended(); }, kLongEnough));
   EXPECT_EQ(harness.offload().ResidentModels().front().estimate_bytes, estimate);
 }
 #endif
 
 TEST(RealWorkerMemory, TwoWorkersOnOneFileAreChargedItsWeightsOnceAndMeasuredSo) {
-  Harness harness(REAL_WORKER, Settings());
+  Harness harness(REAL_WORKER, MemorySettings());
   const std::string path = MakeModel(harness.directory());
   for (const char* const name : {"one", "two"}) {
     const auto recording = harness.Stream(harness.Open(name, path), "", nullptr, Change);
-    ASSERT_TRUE(harness.RunUntil([&] { return recording->ended(); }, kPatience));
+    ASSERT_TRUE(harness.RunUntil([&] { return recording->ended(); }, kLongEnough));
     ASSERT_EQ(recording->ids.size(), 8u) << recording->error.message;
   }
   bool measured = false;

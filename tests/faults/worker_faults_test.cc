@@ -158,8 +158,8 @@ TEST_F(WorkerFault, AWorkerThatNeverReadsIsStalled) {
   EXPECT_TRUE(harness_.RunUntil([&] { return first->ids.size() == 3; }));
   const auto second = harness_.Stream(model, std::string(4 << 20, 'x'));
   EXPECT_TRUE(harness_.RunUntil([&] { return first->ended() && second->ended(); }));
-  EXPECT_EQ(first->error.reason, Reason::kWorkerStalled);
-  EXPECT_EQ(second->error.reason, Reason::kWorkerStalled);
+  EXPECT_EQ(first->error.reason, Reason::kWorkerStalled) << first->error.message;
+  EXPECT_EQ(second->error.reason, Reason::kWorkerStalled) << second->error.message;
   EXPECT_EQ(first->error.death_id, second->error.death_id);
 }
 
