@@ -38,8 +38,8 @@ inline constexpr size_t kUidResources = 4;
 class UidLedger;
 using UidCounts = std::map<uid_t, std::array<uint64_t, kUidResources>>;
 
-// What one user has taken of one resource; given back on destruction. It may outlive its ledger: a closure that waits for
-// a background thread does when the daemon stops.
+// What one user has taken of one resource; given back on destruction. It may outlive its ledger: a closure that waits
+// for a background thread does when the daemon stops.
 class UidShare {
  public:
   UidShare() = default;

@@ -50,7 +50,6 @@ std::string ReadText(const char* path) {
   return text;
 }
 
-
 void Kernel(Findings& out) {
   const std::string release = ReadText("/proc/sys/kernel/osrelease");
   int major = 0;

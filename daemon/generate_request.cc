@@ -31,7 +31,8 @@ absl::Status CheckSampling(const v1::Sampling& sampling) {
   }
   for (const std::string& stop : sampling.stop()) {
     if (stop.empty() || stop.size() > kMaxStopBytes) {
-      return BadRequest(fmt::format("sampling.stop: a string of {} bytes, 1 to {} allowed", stop.size(), kMaxStopBytes));
+      return BadRequest(
+          fmt::format("sampling.stop: a string of {} bytes, 1 to {} allowed", stop.size(), kMaxStopBytes));
     }
   }
   return absl::OkStatus();

@@ -1,7 +1,8 @@
 // Where the events of one generation go. Order: OnQueued* OnLoading* OnStarted OnDelta* and then exactly one of OnDone
 // and OnError, which may come at any point and after which nothing is called. All on the loop's thread, never inside
 // the call that handed the sink over. OnResumed says that the worker died and the request goes on in another: OnQueued
-// and OnLoading may follow it, then the next OnDelta, as if nothing had happened. The offload owns the sink and destroys it after the terminal.
+// and OnLoading may follow it, then the next OnDelta, as if nothing had happened. The offload owns the sink and
+// destroys it after the terminal.
 #pragma once
 
 #include <cstdint>

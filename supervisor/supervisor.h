@@ -205,7 +205,7 @@ class Supervisor final : private Allocation::Host {
   std::unordered_map<uint64_t, Inference*> by_handle_;
   uint64_t next_handle_ = 0;
   uint32_t held_back_ = 0;  // requests that wait for the end of another's quarantine
-  RecentIds ended_;                                                           // inferences that had their terminal
+  RecentIds ended_;         // inferences that had their terminal
   std::map<std::string, InferenceTerminationAck, std::less<>> terminations_;  // evidence, once taken kept
 
   bool stopping_ = false;

@@ -81,8 +81,8 @@ std::vector<uid_t> Supervisor::OthersInProcessOf(std::string_view id) const {
   if (target == nullptr || !target->in_worker) return {};
   std::set<uid_t> uids;
   for (const Inference* inference : OnAllocation(target->allocation)) {
-    const bool resumes = inference->kind == RequestKind::kGenerate &&
-                         inference->request.on_worker_death == v1::ON_WORKER_DEATH_RESUME;
+    const bool resumes =
+        inference->kind == RequestKind::kGenerate && inference->request.on_worker_death == v1::ON_WORKER_DEATH_RESUME;
     if (inference->request.uid != target->request.uid && !resumes) uids.insert(inference->request.uid);
   }
   return {uids.begin(), uids.end()};

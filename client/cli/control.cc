@@ -14,7 +14,6 @@
 namespace bulkhead::cli {
 namespace {
 
-
 ExitStatus Exit(ExitCode code) { return static_cast<ExitStatus>(code); }
 
 }  // namespace

@@ -18,7 +18,6 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-
 std::string LocalTime(int64_t unix_ns) {
   const auto seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
   tm parts{};

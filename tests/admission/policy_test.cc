@@ -7,7 +7,6 @@
 namespace bulkhead::admission {
 namespace {
 
-
 TEST(Policy, ProfilesAreSharesOfMemory) {
   Policy policy;
   policy.ram_bytes = 1000;

@@ -35,7 +35,8 @@ TEST(MemoryWarnings, AreNoneWhereChargeAndMeasurementAgree) {
 TEST(MemoryWarnings, NameAWorkerThatOutgrewItsEstimate) {
   auto model = Sound("a#1.1");
   model.measured_bytes = 300 * kMiB;
-  EXPECT_THAT(MemoryWarnings(std::vector{model}), ElementsAre(HasSubstr("a#1.1: grew to 300 MiB of private memory, 200 MiB")));
+  EXPECT_THAT(MemoryWarnings(std::vector{model}),
+              ElementsAre(HasSubstr("a#1.1: grew to 300 MiB of private memory, 200 MiB")));
 }
 
 TEST(MemoryWarnings, NameAWorkerThatIsChargedFarMoreThanItEverUsed) {
