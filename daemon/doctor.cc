@@ -136,6 +136,29 @@ void Descriptors(Findings& out) {
   limit.rlim_cur >= 16'384 ? out.Ok("descriptors", detail) : out.Warn("descriptors", detail + ": few for many clients");
 }
 
+// Workers say that they live every 10 s at least.
+constexpr int64_t kSilentMs = 25'000;
+
+void Engines(Findings& out, const std::vector<supervisor::ResidentModel>& models) {
+  for (const supervisor::ResidentModel& model : models) {
+    if (model.heartbeat_ms < 0) continue;
+    const v1::EngineSnapshot& engine = model.engine;
+    const std::string what = "engine " + model.allocation_id;
+    const std::string detail = fmt::format(
+        "{} of {} KV pages in use, {} kept for later prompts; {} of {} sequences, {} waiting{}; moved {} ms ago",
+        engine.kv_pages_total() - engine.kv_pages_free() - engine.kv_pages_idle(), engine.kv_pages_total(),
+        engine.kv_pages_idle(), engine.active_prefill() + engine.active_decode(), engine.max_sequences(),
+        engine.waiting(), engine.capacity_blocked() ? " for capacity" : "", engine.heartbeat_age_ns() / 1'000'000);
+    if (!engine.healthy()) {
+      out.Warn(what, "stuck: " + detail);
+    } else if (model.heartbeat_ms > kSilentMs) {
+      out.Warn(what, fmt::format("silent for {} ms: {}", model.heartbeat_ms, detail));
+    } else {
+      out.Ok(what, detail);
+    }
+  }
+}
+
 }  // namespace
 
 v1::DoctorReply Examine(const DoctorInputs& inputs) {
@@ -154,6 +177,7 @@ v1::DoctorReply Examine(const DoctorInputs& inputs) {
   Sandbox(out);
   Descriptors(out);
   Files(out, inputs);
+  Engines(out, inputs.models);
   return out.Take();
 }
 

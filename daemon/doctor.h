@@ -21,6 +21,7 @@ struct DoctorInputs {
   supervisor::ResourceReport resources;
   bool watched = false;  // by systemd's watchdog
   bool activated = false;
+  std::vector<supervisor::ResidentModel> models;
 };
 
 v1::DoctorReply Examine(const DoctorInputs& inputs);

@@ -320,6 +320,7 @@ void Manager::Doctor(std::function<void(v1::DoctorReply)> done) {
   inputs.activated = own_socket_path_.empty();
   offload_->MeasureMaps([this, inputs = std::move(inputs), done = std::move(done)]() mutable {
     inputs.resources = offload_->Resources();
+    inputs.models = offload_->ResidentModels();
     auto reply = std::make_shared<v1::DoctorReply>();
     RunInBackground(
         loop_, [inputs = std::move(inputs), reply] { *reply = Examine(inputs); },

@@ -114,6 +114,7 @@ void Fill(v1::ResidentModel* out, const supervisor::ResidentModel& model) {
   out->set_private_bytes(model.private_bytes);
   out->set_file_bytes(model.file_bytes);
   out->set_share_bytes(model.share_bytes);
+  out->set_heartbeat_ms(model.heartbeat_ms);
 }
 
 void Fill(v1::RequestInfo* out, const supervisor::RequestInfo& request) {

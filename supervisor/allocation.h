@@ -110,6 +110,8 @@ class Allocation final : private ipc::FrameSocket::Listener {
   [[nodiscard]] Duration last_progress() const { return watchdog_.last_move(); }
   [[nodiscard]] StopCause cause() const { return cause_; }
   [[nodiscard]] const v1::EngineSnapshot& engine() const { return engine_; }
+  // When that came; nothing before the first.
+  [[nodiscard]] std::optional<Duration> heartbeat_at() const { return heartbeat_at_; }
   [[nodiscard]] uint32_t context() const { return context_; }
   [[nodiscard]] uint32_t sequences() const { return sequences_; }
   [[nodiscard]] uint32_t threads() const { return plan_.threads; }
@@ -185,6 +187,7 @@ class Allocation final : private ipc::FrameSocket::Listener {
   bool file_changed_ = false;
   std::unique_ptr<std::optional<v1::LoadFailed>> load_failed_;
   v1::EngineSnapshot engine_;
+  std::optional<Duration> heartbeat_at_;
   uint32_t context_ = 0;
   uint32_t sequences_ = 0;
   Duration launched_at_{};

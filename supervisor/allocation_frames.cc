@@ -151,7 +151,10 @@ absl::Status Allocation::OnHeartbeat(const v1::Heartbeat& heartbeat) {
   if (state_ >= AllocationState::kTeardown) return absl::OkStatus();
   if (state_ < AllocationState::kLoading) return Violation("a heartbeat before configure");
   watchdog_.Progress(heartbeat.progress(), around_.loop->now());
-  if (heartbeat.has_engine()) engine_ = heartbeat.engine();
+  if (heartbeat.has_engine()) {
+    engine_ = heartbeat.engine();
+    heartbeat_at_ = around_.loop->now();
+  }
   if (expect_progress_ && state_ == AllocationState::kBusy) {
     if (heartbeat.phase() == "prefill") EnterPhase(WorkerPhase::kPrefill);
     if (heartbeat.phase() == "decode") EnterPhase(WorkerPhase::kDecode);

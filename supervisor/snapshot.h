@@ -42,6 +42,7 @@ struct ResidentModel {
   bool passed = false;
   uid_t uid = 0;  // of a passed descriptor
   v1::EngineSnapshot engine;
+  int64_t heartbeat_ms = -1;  // since that came; -1 before the first
 };
 
 // Where computing may happen, in words.

@@ -41,6 +41,7 @@ std::vector<ResidentModel> Supervisor::Residents() const {
     model.passed = process.plan().passed;
     model.uid = process.plan().uid;
     model.engine = process.engine();
+    if (process.heartbeat_at()) model.heartbeat_ms = Milliseconds(now - *process.heartbeat_at());
     models.push_back(std::move(model));
   }
   return models;

@@ -33,6 +33,7 @@ v1::DaemonFrame GenerateFrame(const Inference& inference) {
   const bool again = inference.started;
   generate.set_handle(inference.handle);
   generate.set_inference_id(inference.id);
+  generate.set_tenant(request.uid);
   if (again) {
     generate.mutable_token_ids()->mutable_ids()->Add(inference.prompt_ids.begin(), inference.prompt_ids.end());
     generate.mutable_resume_ids()->Add(inference.ids.begin(), inference.ids.end());

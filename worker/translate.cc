@@ -53,6 +53,7 @@ absl::StatusOr<engine::GenerationRequest> ToRequest(const v1::WorkerGenerate& ge
   request.ignore_eos = generate.sampling().ignore_eos();
   request.logprobs = generate.sampling().logprobs() > 0;
   request.priority = ToPriority(generate.priority());
+  request.tenant = generate.tenant();
   return request;
 }
 
@@ -66,6 +67,7 @@ absl::StatusOr<engine::MemoryShape> ToShape(const v1::Configure& configure) {
   engine::MemoryShape shape;
   shape.context = configure.context();
   shape.sequences = configure.sequences();
+  shape.state_snapshots = engine::kStateSnapshotsPerSequence * shape.sequences;
   if (configure.kv_type() == "f32") {
     shape.kv_type = engine::KvType::kF32;
   } else if (!configure.kv_type().empty() && configure.kv_type() != "f16") {
@@ -108,6 +110,15 @@ void Fill(const engine::EngineSnapshot& from, v1::EngineSnapshot* to) {
   to->set_tokens_decoded(from.tokens_decoded);
   to->set_steps(from.steps);
   to->set_context(from.context);
+  to->set_kv_pages_idle(from.kv_pages_idle);
+  to->set_preemptions(from.preemptions);
+  to->set_prefix_hits(from.cache.hits);
+  to->set_prefix_misses(from.cache.misses);
+  to->set_prefix_evictions(from.cache.evictions);
+  to->set_prefix_saved_tokens(from.cache.saved_tokens);
+  to->set_prefix_entries(from.cache.entries);
+  to->set_heartbeat_age_ns(from.heartbeat_age_ns);
+  to->set_healthy(from.healthy);
 }
 
 v1::Reason ToReason(Reason reason) { return static_cast<v1::Reason>(reason); }

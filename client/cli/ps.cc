@@ -38,6 +38,26 @@ std::string ModelTable(const v1::PsReply& reply) {
   return Table({"MODEL", "ALLOCATION", "STATE", "PID", "CHARGE", "MEASURED", "CONTEXT", "USE"}, rows, {3, 4, 5, 6});
 }
 
+// A line for each engine that has said how it is.
+std::string EngineLines(const v1::PsReply& reply) {
+  std::string lines;
+  for (const v1::ResidentModel& model : reply.models()) {
+    if (model.heartbeat_ms() < 0 || model.engine().kv_pages_total() == 0) continue;
+    const v1::EngineSnapshot& engine = model.engine();
+    lines += fmt::format("{}: {} sequences{}, pages {} used + {} kept of {}", model.allocation_id(),
+                         engine.active_prefill() + engine.active_decode(),
+                         engine.waiting() > 0 ? fmt::format(" + {} waiting", engine.waiting()) : "",
+                         engine.kv_pages_total() - engine.kv_pages_free() - engine.kv_pages_idle(),
+                         engine.kv_pages_idle(), engine.kv_pages_total());
+    lines += fmt::format("; prompts: {} hits, {} misses, {} tokens saved, {} pages evicted", engine.prefix_hits(),
+                         engine.prefix_misses(), engine.prefix_saved_tokens(), engine.prefix_evictions());
+    if (engine.preemptions() > 0) lines += fmt::format("; {} preempted", engine.preemptions());
+    lines += fmt::format("; {} {} ago\n", engine.healthy() ? "heard" : "stuck, heard",
+                         HumanMilliseconds(model.heartbeat_ms()));
+  }
+  return lines;
+}
+
 std::string RequestTable(const v1::PsReply& reply) {
   Rows rows;
   for (const v1::RequestInfo& request : reply.requests()) {
@@ -88,6 +108,7 @@ ExitStatus Ps(Session& session, const PsOptions& options) {
     session.PrintJson(reply);
   } else {
     session.Print(options.requests ? RequestTable(reply) : options.memory ? MemoryTable(reply) : ModelTable(reply));
+    if (!options.requests && !options.memory) session.Print(Printable(EngineLines(reply)));
     session.Print(BudgetLine(reply.budget()));
     for (const std::string& warning : reply.warnings()) session.Note("warning: " + warning);
   }

@@ -45,7 +45,7 @@ uint64_t StateBytes(const ModelConfig& config, const MemoryShape& shape) {
 }
 
 uint64_t BytesPerSequence(const ModelConfig& config) {
-  return LogitRowBytes(config) + StateBytes(config, {.sequences = 1});
+  return LogitRowBytes(config) + StateBytes(config, {.sequences = 1, .state_snapshots = kStateSnapshotsPerSequence});
 }
 
 uint64_t ScratchBytes(const ModelConfig& config) {

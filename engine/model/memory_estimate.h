@@ -18,6 +18,10 @@ inline constexpr uint32_t kPagePositions = 64;
 // Rows of the largest forward; beyond it a prefill takes another step.
 inline constexpr uint32_t kForwardRows = 256;
 
+// Checkpoints of recurrent state that the prefix cache may keep for each sequence of a worker: one where its prompt
+// parts from others', one where its conversation ended.
+inline constexpr uint32_t kStateSnapshotsPerSequence = 2;
+
 struct MemoryShape {
   uint32_t context = 0;  // tokens one sequence may hold
   uint32_t sequences = 0;
@@ -39,8 +43,8 @@ struct MemoryEstimate {
 // Bytes of K and V of one position in all layers.
 uint64_t KvBytesPerToken(const ModelConfig& config, KvType type);
 
-// Bytes each sequence adds beside its KV: its logits row and its recurrent state (the manifest's
-// recurrent_bytes_per_sequence).
+// Bytes each sequence of a worker adds beside its KV: its logits row, its recurrent state and its share of checkpoints
+// (the manifest's recurrent_bytes_per_sequence).
 uint64_t BytesPerSequence(const ModelConfig& config);
 
 // Of a logits row and the hidden row before it, and of all recurrent state: two buffers a sequence (StatePool) and the

@@ -53,6 +53,8 @@ void ContinuousBatchEngine::Shutdown(Duration deadline) { loop_->Shutdown(deadli
 
 EngineSnapshot ContinuousBatchEngine::Snapshot() const { return loop_->Snapshot(); }
 
+EngineHealth ContinuousBatchEngine::Health() const { return loop_->Health(); }
+
 uint64_t ContinuousBatchEngine::progress() const { return loop_->progress(); }
 
 EnginePhase ContinuousBatchEngine::phase() const { return loop_->phase(); }

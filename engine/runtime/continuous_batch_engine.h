@@ -4,6 +4,11 @@
 // round-robin by last served -> prefill chunks with the rest of the token budget -> one forward -> sample and commit
 // row by row. An error in one row ends that request alone. With nothing to do the thread sleeps.
 //
+// A request is admitted with the pages of what it knows. Where a running one then finds no page, the least important
+// one (paused, low priority, young) gives its pages up, waits with its old arrival for all it may ever need, and is
+// computed again: so each is preempted at most once, and whoever came back can finish. Beginnings that were computed
+// before are taken from the prefix cache; of several prompts that begin alike, one computes what the others wait for.
+//
 // One request (file, prompt ids, parameters, seed) has one token sequence, whatever else runs (DESIGN section 6).
 //
 // Thread rule: every public method may be called from any thread and none blocks on computing, except Shutdown and
@@ -15,12 +20,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/model/memory_estimate.h"
 #include "engine/runtime/generation.h"
+#include "engine/runtime/prefix_cache.h"
 
 namespace bulkhead::kernels {
 class ComputePool;
@@ -41,7 +48,8 @@ struct EngineSnapshot {
   uint32_t waiting = 0;
   uint32_t paused = 0;
   uint64_t kv_pages_total = 0;
-  uint64_t kv_pages_free = 0;
+  uint64_t kv_pages_free = 0;  // holding nothing
+  uint64_t kv_pages_idle = 0;  // held by the prefix cache alone: given up when needed
   uint64_t kv_pages_reserved = 0;
   bool capacity_blocked = false;  // the first waiter was deferred
   uint64_t oldest_waiting_ns = 0;
@@ -49,6 +57,17 @@ struct EngineSnapshot {
   uint64_t tokens_decoded = 0;
   uint64_t steps = 0;
   uint32_t context = 0;
+  uint64_t preemptions = 0;
+  PrefixCacheCounts cache;
+  bool healthy = true;
+  uint64_t heartbeat_age_ns = 0;
+};
+
+struct EngineHealth {
+  bool healthy = false;
+  // Since the loop last moved (a step, a layer), while it had something to do; 0 while it sleeps.
+  Duration heartbeat_age{};
+  absl::Status last_error;  // of a forward, or of books that do not balance
 };
 
 class ContinuousBatchEngine {
@@ -63,6 +82,9 @@ class ContinuousBatchEngine {
     uint32_t max_waiting = 1024;     // requests beyond it are refused with kQueueFull
     Duration max_prefill_chunk = std::chrono::milliseconds(250);
     uint32_t fixed_prefill_chunk = 0;  // tests: rows per chunk instead of sizing by time
+    bool prefix_cache = true;
+    // Tests: every row of logits as computed, with its request and the number of tokens before the one chosen from it.
+    std::function<void(uint64_t id, uint32_t position, std::span<const float> row)> observe_logits = {};
     const Clock* clock = &SystemClock();
   };
 
@@ -92,6 +114,10 @@ class ContinuousBatchEngine {
   void Shutdown(Duration deadline);
 
   [[nodiscard]] EngineSnapshot Snapshot() const;
+  // Healthy from Create on: false where the loop has not moved for kStuckAfter though it has something to do, where it
+  // has ended, or where its books do not balance.
+  static constexpr Duration kStuckAfter = std::chrono::seconds(30);
+  [[nodiscard]] EngineHealth Health() const;
   // Layers computed so far: moves whenever the engine does anything.
   [[nodiscard]] uint64_t progress() const;
   [[nodiscard]] EnginePhase phase() const;

@@ -17,6 +17,7 @@ ContinuousBatchEngine::Loop::Loop(Options options, const kernels::KernelTable& k
     : options_(std::move(options)),
       kernel_tier_(kernels.name),
       private_bytes_(runtime->private_bytes()),
+      beat_(options_.clock->Monotonic().count()),
       runtime_(std::move(runtime)),
       compute_(kernels, *options_.pool),
       stop_check_([this] { return ShouldGiveUp(); }),
@@ -28,6 +29,7 @@ ContinuousBatchEngine::Loop::Loop(Options options, const kernels::KernelTable& k
 
 void ContinuousBatchEngine::Loop::Run() {
   while (AwaitWork()) {
+    Beat();
     TakeCommands();
     CancelAllIfOverdue();
     AdmitWaiting();
@@ -44,11 +46,13 @@ void ContinuousBatchEngine::Loop::Run() {
 }
 
 bool ContinuousBatchEngine::Loop::AwaitWork() {
-  const bool runnable = HasRunnable();
+  const bool runnable = HasRunnable() || (capacity_freed_ && waiting_.size() > 0);
   if (!runnable) phase_.store(EnginePhase::kIdle, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
   const auto ready = [&] { return runnable || !mailbox_.empty() || quit_ || (draining_ && !live_.empty()); };
+  asleep_ = !ready();
   wake_.wait(lock, ready);
+  asleep_ = false;
   if (!runnable && mailbox_.empty() && !quit_ && options_.clock->Monotonic() < drain_deadline_) {
     wake_.wait_for(lock, kDrainPoll);
   }
@@ -82,7 +86,7 @@ void ContinuousBatchEngine::Loop::Handle(Command& command) {
 }
 
 void ContinuousBatchEngine::Loop::Accept(std::unique_ptr<Sequence> sequence) {
-  waiting_.Push({sequence->id(), sequence->priority(), sequence->positions()});
+  sequence->arrival = waiting_.Push({sequence->id(), sequence->priority(), sequence->positions()});
   sequences_[sequence->id()] = std::move(sequence);
 }
 
@@ -103,17 +107,22 @@ void ContinuousBatchEngine::Loop::CancelAllIfOverdue() {
 }
 
 void ContinuousBatchEngine::Loop::AdmitWaiting() {
+  capacity_freed_ = false;
   capacity_blocked_ = waiting_.AdmitAll([this](const Waiter& waiter) { return AdmitOne(waiter); });
 }
 
 Admission ContinuousBatchEngine::Loop::AdmitOne(const Waiter& waiter) {
   Sequence& sequence = *sequences_.at(waiter.id);
-  const Admission admission = runtime_->Admit(waiter.tokens);
+  const auto known = static_cast<uint32_t>(sequence.tokens().size());
+  const Admission admission = runtime_->Admit({.limit = waiter.tokens,
+                                               .now = sequence.guaranteed ? waiter.tokens : known,
+                                               .salt = options_.prefix_cache ? &sequence.salt() : nullptr});
   if (admission.verdict == Admission::Verdict::kNeverFits) {
     EndSequence(sequence, FinishReason::kUnspecified,
                 Error(Reason::kContextTooLarge, "the sequence is larger than the KV pool"));
   } else if (admission.verdict == Admission::Verdict::kAdmitted) {
     sequence.slot = admission.slot;
+    if (std::exchange(sequence.announced, true)) return admission;
     options_.sink->OnStarted(sequence.id(), sequence.prompt_tokens(), context());
     SequenceOutput output;
     sequence.CheckResumed(output, options_.clock->Monotonic());
@@ -145,18 +154,14 @@ std::vector<ContinuousBatchEngine::Loop::Share> ContinuousBatchEngine::Loop::Pla
     plan.push_back({sequence, 1});
     --room;
   }
-  uint32_t budget = std::min(room, pacer_.Rows(!plan.empty()));
-  for (Sequence* sequence : RunnableByLastServed(true)) {
-    if (budget == 0) break;
-    const uint32_t rows = std::min(budget, sequence->pending());
-    plan.push_back({sequence, rows});
-    budget -= rows;
-  }
+  AddPrefill(plan, std::min(room, pacer_.Rows(!plan.empty())));
+  SecurePages(plan);
   return plan;
 }
 
 void ContinuousBatchEngine::Loop::Step() {
   const std::vector<Share> plan = Plan();
+  if (plan.empty()) return;
   const bool prefill = plan.back().sequence->prefilling();
   phase_.store(prefill ? EnginePhase::kPrefill : EnginePhase::kDecode, std::memory_order_relaxed);
   const Duration began = options_.clock->Monotonic();
@@ -165,6 +170,10 @@ void ContinuousBatchEngine::Loop::Step() {
   batch_.clear();
   if (ReasonOf(status) == Reason::kCancelled) return;  // the mailbox says who; the others' rows are computed again
   if (!status.ok()) {
+    {
+      std::lock_guard lock(mutex_);
+      last_error_ = status;
+    }
     for (const Share& share : plan) EndSequence(*share.sequence, FinishReason::kUnspecified, status);
     return;
   }
@@ -176,7 +185,7 @@ void ContinuousBatchEngine::Loop::Step() {
 absl::Status ContinuousBatchEngine::Loop::AddRows(const Share& share) {
   Sequence& sequence = *share.sequence;
   const uint32_t end = sequence.computed() + share.rows;
-  RETURN_IF_ERROR(runtime_->Grow(*sequence.slot, end));
+  RETURN_IF_ERROR(runtime_->Grow(*sequence.slot, end, sequence.computed()));
   for (uint32_t position = sequence.computed(); position < end; ++position) {
     rows_.push_back({*sequence.slot, sequence.tokens()[position], position, position + 1 == sequence.tokens().size()});
   }
@@ -195,6 +204,7 @@ absl::Status ContinuousBatchEngine::Loop::Forward(const std::vector<Share>& plan
 }
 
 bool ContinuousBatchEngine::Loop::ShouldGiveUp() {
+  Beat();
   std::lock_guard lock(mutex_);
   if (draining_ && options_.clock->Monotonic() >= drain_deadline_) return true;
   return std::any_of(mailbox_.begin(), mailbox_.end(), [this](const Command& command) {
@@ -207,12 +217,16 @@ void ContinuousBatchEngine::Loop::Commit(const std::vector<Share>& plan) {
   uint32_t logits_row = 0;
   for (const Share& share : plan) {
     Sequence& sequence = *share.sequence;
+    (sequence.prefilling() ? tokens_prefilled_ : tokens_decoded_) += share.rows;
     sequence.Commit(share.rows);
     sequence.last_served_step = steps_;
-    (sequence.prefilling() ? tokens_prefilled_ : tokens_decoded_) += share.rows;
+    const uint32_t computed = sequence.computed();
+    runtime_->Publish(*sequence.slot, sequence.tokens().first(computed), sequence.checkpoints.contains(computed));
     if (sequence.pending() != 0) continue;
+    const std::span<float> logits = runtime_->workspace().Logits(logits_row++);
+    if (options_.observe_logits) options_.observe_logits(sequence.id(), computed, logits);
     SequenceOutput output;
-    sequence.Choose(runtime_->workspace().Logits(logits_row++), scratch_, output, options_.clock->Monotonic());
+    sequence.Choose(logits, scratch_, output, options_.clock->Monotonic());
     if (!output.tokens.empty() || !output.text.empty() || output.terminal()) Emit(std::move(output));
   }
 }
@@ -227,7 +241,12 @@ void ContinuousBatchEngine::Loop::EndSequence(Sequence& sequence, FinishReason f
 void ContinuousBatchEngine::Loop::Emit(SequenceOutput output) {
   if (output.terminal()) {
     const auto found = sequences_.find(output.id);
-    if (found->second->slot) runtime_->Release(*found->second->slot);
+    const Sequence& sequence = *found->second;
+    if (sequence.slot) {
+      if (output.error.ok()) runtime_->PublishEnd(*sequence.slot, sequence.tokens().first(sequence.computed()));
+      runtime_->Release(*sequence.slot);
+      capacity_freed_ = true;
+    }
     waiting_.Remove(output.id);
     sequences_.erase(found);
   }
@@ -259,15 +278,23 @@ void ContinuousBatchEngine::Loop::PublishSnapshot() {
       oldest = sequence->submitted();
     }
   }
+  const auto held = runtime_->Snapshot();
   const PageCounts pages = runtime_->Pages();
   snapshot.kv_pages_total = pages.total;
   snapshot.kv_pages_free = pages.free;
+  snapshot.kv_pages_idle = pages.idle;
   snapshot.kv_pages_reserved = pages.reserved;
+  snapshot.cache = runtime_->cache();
+  snapshot.preemptions = preemptions_;
   snapshot.capacity_blocked = capacity_blocked_;
   snapshot.tokens_prefilled = tokens_prefilled_;
   snapshot.tokens_decoded = tokens_decoded_;
   snapshot.steps = steps_;
   std::lock_guard lock(mutex_);
+  if (!held.ok()) {
+    balanced_ = false;
+    last_error_ = held.status();
+  }
   published_ = snapshot;
   if (unseen_ == 0 || oldest) oldest_waiting_ = oldest;
 }

@@ -39,6 +39,7 @@ class ContinuousBatchEngine::Loop {
   void Post(std::function<void()> closure);
   void Shutdown(Duration deadline);
   [[nodiscard]] EngineSnapshot Snapshot() const;
+  [[nodiscard]] EngineHealth Health() const;
   [[nodiscard]] uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
   [[nodiscard]] EnginePhase phase() const { return phase_.load(std::memory_order_relaxed); }
   [[nodiscard]] uint32_t context() const { return options_.shape.context; }
@@ -67,6 +68,8 @@ class ContinuousBatchEngine::Loop {
 
   absl::Status Check(const GenerationRequest& request) const;
   void Push(Command command);
+  void WakeLoop();
+  [[nodiscard]] EngineHealth HealthLocked() const;
 
   // Engine thread.
   void Run();
@@ -83,6 +86,15 @@ class ContinuousBatchEngine::Loop {
   void Step();
   [[nodiscard]] std::vector<Share> Plan();
   [[nodiscard]] std::vector<Sequence*> RunnableByLastServed(bool prefilling) const;
+  void AddPrefill(std::vector<Share>& plan, uint32_t budget);
+  void AdoptMore(Sequence& sequence);
+  // Another one is computing the page that this one needs next.
+  [[nodiscard]] bool Follows(const Sequence& sequence);
+  void WishForCheckpoints(Sequence& sequence) const;
+  void SecurePages(std::vector<Share>& plan);
+  Sequence& LeastImportant();
+  void Preempt(Sequence& sequence);
+  void Beat();
   absl::Status Forward(const std::vector<Share>& plan);
   absl::Status AddRows(const Share& share);
   void Commit(const std::vector<Share>& plan);
@@ -98,6 +110,7 @@ class ContinuousBatchEngine::Loop {
   const uint64_t private_bytes_;
   std::atomic<uint64_t> progress_{0};
   std::atomic<EnginePhase> phase_{EnginePhase::kIdle};
+  std::atomic<Duration::rep> beat_;  // when the loop last moved
 
   mutable std::mutex mutex_;  // guards what follows, up to "engine thread"
   std::condition_variable wake_;
@@ -107,6 +120,9 @@ class ContinuousBatchEngine::Loop {
   bool draining_ = false;
   bool quit_ = false;
   bool running_ = false;
+  bool asleep_ = false;  // with nothing to do
+  bool balanced_ = true;
+  absl::Status last_error_;
   Duration drain_deadline_{};
   EngineSnapshot published_;
   uint32_t unseen_ = 0;                     // submitted and still in the mailbox
@@ -124,9 +140,11 @@ class ContinuousBatchEngine::Loop {
   std::vector<Row> rows_;
   std::unordered_set<uint64_t> batch_;  // ids in the forward under way
   bool capacity_blocked_ = false;
+  bool capacity_freed_ = false;  // since waiters were last looked at
   uint64_t steps_ = 0;
   uint64_t tokens_prefilled_ = 0;
   uint64_t tokens_decoded_ = 0;
+  uint64_t preemptions_ = 0;
 
   std::unique_ptr<EngineThread> own_thread_;  // last: joined before the rest goes
 };

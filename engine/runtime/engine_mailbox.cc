@@ -45,14 +45,39 @@ absl::Status ContinuousBatchEngine::Loop::Submit(GenerationRequest request) {
   ++unseen_;
   if (!oldest_waiting_) oldest_waiting_ = sequence->submitted();
   mailbox_.emplace_back(std::move(sequence));
-  wake_.notify_one();
+  WakeLoop();
   return absl::OkStatus();
 }
 
 void ContinuousBatchEngine::Loop::Push(Command command) {
   std::lock_guard lock(mutex_);
   mailbox_.push_back(std::move(command));
+  WakeLoop();
+}
+
+// From here on it has something to do, and its silence counts.
+void ContinuousBatchEngine::Loop::WakeLoop() {
+  if (asleep_) Beat();
+  asleep_ = false;
   wake_.notify_one();
+}
+
+void ContinuousBatchEngine::Loop::Beat() {
+  beat_.store(options_.clock->Monotonic().count(), std::memory_order_relaxed);
+}
+
+EngineHealth ContinuousBatchEngine::Loop::HealthLocked() const {
+  EngineHealth health;
+  const Duration beat(beat_.load(std::memory_order_relaxed));
+  if (!asleep_) health.heartbeat_age = std::max(options_.clock->Monotonic() - beat, Duration(0));
+  health.last_error = last_error_;
+  health.healthy = running_ && balanced_ && health.heartbeat_age < kStuckAfter;
+  return health;
+}
+
+EngineHealth ContinuousBatchEngine::Loop::Health() const {
+  std::lock_guard lock(mutex_);
+  return HealthLocked();
 }
 
 void ContinuousBatchEngine::Loop::Cancel(uint64_t id) { Push(CancelCommand{id}); }
@@ -76,6 +101,9 @@ EngineSnapshot ContinuousBatchEngine::Loop::Snapshot() const {
   std::lock_guard lock(mutex_);
   EngineSnapshot snapshot = published_;
   snapshot.waiting += unseen_;
+  const EngineHealth health = HealthLocked();
+  snapshot.healthy = health.healthy;
+  snapshot.heartbeat_age_ns = static_cast<uint64_t>(health.heartbeat_age.count());
   if (oldest_waiting_) {
     snapshot.oldest_waiting_ns =
         static_cast<uint64_t>(std::max(options_.clock->Monotonic() - *oldest_waiting_, Duration(0)).count());

@@ -41,6 +41,9 @@ struct GenerationRequest {
   bool ignore_eos = false;
   bool logprobs = false;
   Priority priority = Priority::kNormal;
+  // Beginnings of sequences are shared between requests of one tenant (a uid) and adapter only.
+  uint64_t tenant = 0;
+  std::string adapter = {};
 };
 
 struct ProducedToken {
@@ -51,11 +54,11 @@ struct ProducedToken {
 struct GenerationUsage {
   uint32_t prompt_tokens = 0;
   uint32_t completion_tokens = 0;  // resume_ids included
-  uint32_t cached_tokens = 0;
-  uint64_t queue_ns = 0;        // Submit to the first row computed
-  uint64_t prefill_ns = 0;      // first row computed to first token
-  uint64_t decode_ns = 0;       // first token to terminal
-  uint64_t first_token_ns = 0;  // Submit to first token
+  uint32_t cached_tokens = 0;      // of the prompt, taken from the prefix cache instead of computed
+  uint64_t queue_ns = 0;           // Submit to the first row computed
+  uint64_t prefill_ns = 0;         // first row computed to first token
+  uint64_t decode_ns = 0;          // first token to terminal
+  uint64_t first_token_ns = 0;     // Submit to first token
 };
 
 // What one engine step produced for one request: text and tokens, or a terminal, or both. Exactly one output of a

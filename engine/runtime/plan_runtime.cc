@@ -167,6 +167,17 @@ uint32_t PlanRuntime::Adopt(uint32_t slot, std::span<const int32_t> tokens, uint
   return now;
 }
 
+uint32_t PlanRuntime::Cached(uint32_t slot, std::span<const int32_t> tokens) const {
+  const Slot& lease = slots_[slot];
+  uint32_t node = lease.salt ? cache_.FindRoot(*lease.salt) : PrefixCache::kNone;
+  uint32_t position = 0;
+  while (node != PrefixCache::kNone && position + kPagePositions <= tokens.size()) {
+    node = cache_.Find(node, tokens.subspan(position, kPagePositions));
+    if (node != PrefixCache::kNone) position += kPagePositions;
+  }
+  return position;
+}
+
 // A whole page takes the place of one that was reserved; a beginning will be copied into one.
 uint32_t PlanRuntime::TakePages(uint32_t slot, const std::vector<uint32_t>& path, uint32_t beginning) {
   Slot& lease = slots_[slot];

@@ -79,6 +79,9 @@ class PlanRuntime {
   // many are computed then; at least one of `tokens` is left. Recurrent models take only up to a checkpoint.
   uint32_t Adopt(uint32_t slot, std::span<const int32_t> tokens, uint32_t computed);
 
+  // Positions from 0 on, in whole pages, that the cache holds of `tokens`, whether their state is there or not.
+  [[nodiscard]] uint32_t Cached(uint32_t slot, std::span<const int32_t> tokens) const;
+
   // Promises pages for positions [0, tokens); false where they are short. Never fails within the reservation.
   bool Reserve(uint32_t slot, uint32_t tokens);
   // Makes positions [from, tokens) of `slot` writable. Within what is reserved it never fails; beyond, kInternal.

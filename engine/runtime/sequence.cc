@@ -42,6 +42,8 @@ Sequence::Sequence(GenerationRequest request, const SamplingParams& params, cons
       prompt_tokens_(static_cast<uint32_t>(request_.prompt_ids.size())),
       token_limit_(TokenLimit(request_, context)),
       start_tokens_(prompt_tokens_ + static_cast<uint32_t>(request_.resume_ids.size())),
+      salt_{model.model().config().architecture_name + '/' + model.model().config().name, request_.adapter,
+            request_.tenant},
       submitted_(submitted),
       tokens_(std::move(request_.prompt_ids)),
       sampler_(params, Banned(model), request_.choice),
@@ -59,6 +61,17 @@ std::vector<int32_t> Sequence::Banned(const LoadedModel& model) const {
   if (!request_.ignore_eos) return {};
   const auto ids = model.tokenizer().end_of_generation();
   return {ids.begin(), ids.end()};
+}
+
+void Sequence::Adopt(uint32_t computed) {
+  // What is computed again was counted the first time.
+  if (!rewound_) cached_tokens_ += std::min(computed, prompt_tokens_) - std::min(computed_, prompt_tokens_);
+  computed_ = computed;
+}
+
+void Sequence::Rewind() {
+  computed_ = 0;
+  rewound_ = true;
 }
 
 void Sequence::MarkServed(Duration now) {
@@ -121,6 +134,7 @@ void Sequence::Finish(FinishReason finish, SequenceOutput& output, Duration now)
 void Sequence::FillUsage(GenerationUsage& usage, Duration now) const {
   usage.prompt_tokens = prompt_tokens_;
   usage.completion_tokens = produced();
+  usage.cached_tokens = cached_tokens_;
   const bool served = first_served_ != Duration(0);
   const bool chose = first_token_ != Duration(0);
   usage.queue_ns = Nanoseconds(submitted_, served ? first_served_ : now);

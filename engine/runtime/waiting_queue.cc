@@ -19,7 +19,16 @@ int Rank(Priority priority) {
 
 }  // namespace
 
-void WaitingQueue::Push(Waiter waiter) { entries_.push_back({waiter, arrivals_++, 0}); }
+uint64_t WaitingQueue::Push(Waiter waiter) {
+  entries_.push_back({waiter, arrivals_, 0});
+  return arrivals_++;
+}
+
+void WaitingQueue::PutBack(Waiter waiter, uint64_t arrival) {
+  const auto place =
+      std::find_if(entries_.begin(), entries_.end(), [arrival](const Entry& entry) { return entry.arrival > arrival; });
+  entries_.insert(place, {waiter, arrival, 0});
+}
 
 bool WaitingQueue::Remove(uint64_t id) {
   return std::erase_if(entries_, [id](const Entry& entry) { return entry.waiter.id == id; }) > 0;

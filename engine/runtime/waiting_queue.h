@@ -21,7 +21,10 @@ class WaitingQueue {
  public:
   static constexpr uint32_t kBypassLimit = 8;
 
-  void Push(Waiter waiter);
+  // The number of its arrival.
+  uint64_t Push(Waiter waiter);
+  // One that had been admitted waits again, in its old place.
+  void PutBack(Waiter waiter, uint64_t arrival);
   // False where no such waiter is.
   bool Remove(uint64_t id);
   [[nodiscard]] size_t size() const { return entries_.size(); }

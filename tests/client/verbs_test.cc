@@ -58,7 +58,28 @@ TEST(Ps, ShowsHumanSizesOtherwise) {
   const Outcome outcome = Ask({"ps"}, PsFrame()).outcome;
   EXPECT_NE(outcome.out.find("5.0 MiB"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("idle 12 s"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("pages"), std::string::npos) << "the engine has not said anything yet: " << outcome.out;
   EXPECT_EQ(outcome.exit_code, 0);
+}
+
+TEST(Ps, SaysWhatAnEngineHoldsAndSaved) {
+  v1::ServerFrame frame = PsFrame();
+  frame.mutable_ps()->mutable_models(0)->set_heartbeat_ms(1500);
+  v1::EngineSnapshot& engine = *frame.mutable_ps()->mutable_models(0)->mutable_engine();
+  engine.set_active_decode(2);
+  engine.set_kv_pages_total(512);
+  engine.set_kv_pages_free(400);
+  engine.set_kv_pages_idle(100);
+  engine.set_prefix_hits(7);
+  engine.set_prefix_saved_tokens(1234);
+  engine.set_healthy(true);
+  const Outcome outcome = Ask({"ps"}, frame).outcome;
+  EXPECT_NE(outcome.out.find("demo#a.1: 2 sequences, pages 12 used + 100 kept of 512; prompts: 7 hits, 0 misses, 1234 "
+                             "tokens saved, 0 pages evicted; heard "),
+            std::string::npos)
+      << outcome.out;
+  engine.set_healthy(false);
+  EXPECT_NE(Ask({"ps"}, frame).outcome.out.find("; stuck, heard "), std::string::npos);
 }
 
 TEST(Ps, AsksForRequestsOrMemory) {

@@ -5,8 +5,8 @@ import threading
 
 from harness import Daemon, check, in_process
 
-# Two buffers of three layers' floats, each the convolution's three inputs of 512 channels and 256 rows of 64.
-STATE = 2 * 3 * (3 * 512 + 256 * 64) * 4
+# Two buffers and two checkpoints of three layers' floats, each the convolution's three inputs of 512 channels and 256 rows of 64.
+STATE = (2 + 2) * 3 * (3 * 512 + 256 * 64) * 4
 LOGITS = 2 * (1024 + 256) * 4
 
 with Daemon(models=("hybrid",)) as daemon:

@@ -1,6 +1,6 @@
 """`ps` names exactly the live workers, with charge, measured bytes and use, and requests while they run."""
 
-from harness import Daemon, Stream, check
+from harness import Daemon, Stream, check, eventually
 
 with Daemon() as daemon:
     check(daemon.json("ps")["models"] == [], "something is resident before anything was asked")
@@ -17,6 +17,12 @@ with Daemon() as daemon:
     check([request["inference_id"] for request in requests] == [stream.inference_id], requests)
     check(requests[0]["allocation_id"] == model["allocation_id"], requests, model)
     check("slow" in daemon.ok("ps").out and "MiB" in daemon.ok("ps").out, daemon.ok("ps").out)
+    eventually(lambda: daemon.model("slow")["engine"].get("active_decode", 0) == 1, "a heartbeat of the busy engine")
+    engine = daemon.model("slow")["engine"]
+    check(engine["healthy"] and engine["kv_pages_total"] > engine["kv_pages_free"] > 0, engine)
+    check(engine["max_sequences"] == model["sequences"], engine)
+    check(f"{model['allocation_id']}: 1 sequences, pages" in daemon.ok("ps").out, daemon.ok("ps").out)
+    check(f"engine {model['allocation_id']}" in daemon.run("doctor").out, daemon.run("doctor").out)
     check(daemon.json("ps")["budget"]["charged_bytes"] >= model["charge_bytes"], daemon.json("ps"))
     daemon.ok("cancel", stream.inference_id)
     stream.finish()

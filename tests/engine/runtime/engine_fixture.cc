@@ -3,7 +3,9 @@
 #include <fcntl.h>
 
 #include <chrono>
+#include <cstring>
 #include <fstream>
+#include <future>
 
 #include "base/fd.h"
 #include "base/sys.h"
@@ -35,6 +37,7 @@ void GatheringSink::OnStarted(uint64_t id, uint32_t /*prompt_tokens*/, uint32_t 
 
 void GatheringSink::OnStep(std::span<const SequenceOutput> outputs) {
   for (const SequenceOutput& output : outputs) {
+    if (hook) hook(output);
     {
       std::lock_guard lock(mutex_);
       Answer& answer = answers_[output.id];
@@ -55,7 +58,6 @@ void GatheringSink::OnStep(std::span<const SequenceOutput> outputs) {
       }
       changed_.notify_all();
     }
-    if (hook) hook(output);
   }
 }
 
@@ -70,9 +72,32 @@ Answer GatheringSink::Now(uint64_t id) {
   return answers_[id];
 }
 
+void GatheringSink::Forget(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  answers_.erase(id);
+  next_index_.erase(id);
+}
+
+void GatheringSink::Clear() {
+  std::lock_guard lock(mutex_);
+  answers_.clear();
+  next_index_.clear();
+}
+
 void GatheringSink::ExpectFirstIndex(uint64_t id, uint64_t index) {
   std::lock_guard lock(mutex_);
   next_index_[id] = index;
+}
+
+void RowDigests::Note(uint64_t id, uint32_t position, std::span<const float> row) {
+  uint64_t hash = 14695981039346656037ULL;  // FNV-1a over 32-bit words
+  for (const float value : row) {
+    uint32_t word = 0;
+    std::memcpy(&word, &value, sizeof word);
+    hash = (hash ^ word) * 1099511628211ULL;
+  }
+  const auto [entry, added] = rows.try_emplace({id, position}, hash);
+  contradicted |= !added && entry->second != hash;
 }
 
 std::shared_ptr<const LoadedModel> EngineTest::model_;
@@ -92,7 +117,11 @@ void EngineTest::TearDownTestSuite() {
   healthy_model_.reset();
 }
 
-void EngineTest::TearDown() { model_ = healthy_model_; }
+void EngineTest::TearDown() {
+  engine_.reset();
+  sink_.hook = nullptr;
+  model_ = healthy_model_;
+}
 
 void EngineTest::PoisonToken(int32_t token) {
   const TensorInfo* embedding = healthy_model_->file().FindTensor("token_embd.weight");
@@ -110,18 +139,33 @@ void EngineTest::PoisonToken(int32_t token) {
   model_ = *model;
 }
 
+void EngineTest::UseModel(const std::string& architecture) {
+  tools::ModelSpec spec = SmallSpec();
+  spec.architecture = architecture;
+  spec.attention_every = 2;
+  spec.inner = 128;
+  spec.state = 32;
+  const TemporaryModel file(spec);
+  const UniqueFd fd(sys::Open(file.path().c_str(), O_RDONLY));
+  auto model = LoadedModel::Load(fd.get());
+  ASSERT_TRUE(model.ok()) << Message(model.status());
+  model_ = *model;
+}
+
 void EngineTest::Start(MemoryShape shape, uint32_t fixed_chunk) {
   engine_.reset();
   auto pool = kernels::ComputePool::Create({.threads = 2});
   ASSERT_TRUE(pool.ok());
   pool_ = std::move(*pool);
-  auto engine = ContinuousBatchEngine::Create({.model = model_,
-                                               .shape = shape,
-                                               .pool = pool_.get(),
-                                               .kernel_tier = "",
-                                               .sink = &sink_,
-                                               .max_waiting = 16,
-                                               .fixed_prefill_chunk = fixed_chunk});
+  ContinuousBatchEngine::Options options{.model = model_,
+                                         .shape = shape,
+                                         .pool = pool_.get(),
+                                         .kernel_tier = "",
+                                         .sink = &sink_,
+                                         .max_waiting = 16,
+                                         .fixed_prefill_chunk = fixed_chunk};
+  if (adjust_) adjust_(options);
+  auto engine = ContinuousBatchEngine::Create(std::move(options));
   ASSERT_TRUE(engine.ok()) << Message(engine.status());
   engine_ = std::move(*engine);
 }
@@ -155,13 +199,20 @@ GenerationRequest EngineTest::Sampled(uint64_t id, std::vector<int32_t> prompt, 
 }
 
 Answer EngineTest::Alone(GenerationRequest request) {
+  RowDigests unread;
+  return Alone(std::move(request), "", unread);
+}
+
+Answer EngineTest::Alone(GenerationRequest request, const std::string& tier, RowDigests& digests) {
   GatheringSink sink;
   const auto pool = kernels::ComputePool::Create({.threads = 1});
   const auto engine = ContinuousBatchEngine::Create({.model = model_,
                                                      .shape = {.context = 256, .sequences = 1},
                                                      .pool = pool->get(),
-                                                     .kernel_tier = "",
-                                                     .sink = &sink});
+                                                     .kernel_tier = tier,
+                                                     .sink = &sink,
+                                                     .prefix_cache = false,
+                                                     .observe_logits = [&](auto... row) { digests.Note(row...); }});
   const uint64_t id = request.id;
   EXPECT_TRUE((*engine)->Submit(std::move(request)).ok());
   return sink.AwaitEnd(id);
@@ -172,6 +223,12 @@ Answer EngineTest::Run(GenerationRequest request) {
   const absl::Status status = engine_->Submit(std::move(request));
   EXPECT_TRUE(status.ok()) << Message(status);
   return sink_.AwaitEnd(id);
+}
+
+void EngineTest::Settle() {
+  const auto done = std::make_shared<std::promise<void>>();
+  engine_->Post([done] { done->set_value(); });
+  EXPECT_EQ(done->get_future().wait_for(kPatience), std::future_status::ready);
 }
 
 }  // namespace bulkhead::engine

@@ -34,7 +34,7 @@ struct Answer {
 
 class GatheringSink final : public GenerationSink {
  public:
-  // Called on the engine thread after each output has been noted.
+  // Called on the engine thread before each output is noted: whoever awaits the output finds this done.
   std::function<void(const SequenceOutput&)> hook;
 
   void OnStarted(uint64_t id, uint32_t prompt_tokens, uint32_t context) override;
@@ -46,6 +46,9 @@ class GatheringSink final : public GenerationSink {
     return Await(id, [](const Answer& answer) { return answer.terminals > 0; });
   }
   Answer Now(uint64_t id);
+  // As if nothing had ever been heard of the request, or of any.
+  void Forget(uint64_t id);
+  void Clear();
   // The first index of a request that is resumed.
   void ExpectFirstIndex(uint64_t id, uint64_t index);
 
@@ -56,6 +59,14 @@ class GatheringSink final : public GenerationSink {
   std::map<uint64_t, uint64_t> next_index_;
 };
 
+// 64-bit digests of rows of logits, by request and number of tokens before the one chosen from them.
+struct RowDigests {
+  std::map<std::pair<uint64_t, uint32_t>, uint64_t> rows;
+  bool contradicted = false;  // the same row came out twice, and not alike
+
+  void Note(uint64_t id, uint32_t position, std::span<const float> row);
+};
+
 class EngineTest : public testing::Test {
  protected:
   static void SetUpTestSuite();
@@ -64,6 +75,10 @@ class EngineTest : public testing::Test {
 
   // From now on the model is the same one with the embedding of `token` not a number.
   static void PoisonToken(int32_t token);
+  // From now on the model is another architecture's.
+  static void UseModel(const std::string& architecture);
+  // What Start changes of the engine's options, and what the test does beyond it.
+  std::function<void(ContinuousBatchEngine::Options&)> adjust_;
   void Start(MemoryShape shape = {.context = 256, .sequences = 4}, uint32_t fixed_chunk = 0);
   // `count` ids that differ with `seed`.
   static std::vector<int32_t> Prompt(uint32_t seed, uint32_t count);
@@ -71,9 +86,13 @@ class EngineTest : public testing::Test {
   static GenerationRequest Greedy(uint64_t id, std::vector<int32_t> prompt, uint32_t max_tokens);
   // With temperature and a seed that follows from the id.
   static GenerationRequest Sampled(uint64_t id, std::vector<int32_t> prompt, uint32_t max_tokens);
-  // The answer of a request run alone on an engine of its own.
+  // The answer of a request run alone on an engine of its own, without a prefix cache.
   static Answer Alone(GenerationRequest request);
+  // Likewise on another tier, noting the digest of each row of logits by (request, position).
+  static Answer Alone(GenerationRequest request, const std::string& tier, RowDigests& digests);
   Answer Run(GenerationRequest request);
+  // Waits until the engine is done with all that was posted before.
+  void Settle();
 
   static std::shared_ptr<const LoadedModel> model_;
   static std::shared_ptr<const LoadedModel> healthy_model_;

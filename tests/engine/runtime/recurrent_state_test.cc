@@ -135,7 +135,7 @@ TEST_P(RecurrentState, IsMappedAndChargedForEachSequence) {
   const uint64_t state = config.state_floats() * sizeof(float);
   EXPECT_GT(state, 0u);
   EXPECT_EQ(states().bytes(), 5 * state) << "two for each of two sequences, and a snapshot";
-  EXPECT_EQ(BytesPerSequence(config), LogitRowBytes(config) + 2 * state);
+  EXPECT_EQ(BytesPerSequence(config), LogitRowBytes(config) + (2 + kStateSnapshotsPerSequence) * state);
   const MemoryShape shape{.context = 128, .sequences = 2, .state_snapshots = 1};
   const auto estimate = EstimateMemory(config, shape);
   ASSERT_TRUE(estimate.ok());
