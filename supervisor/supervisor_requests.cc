@@ -155,6 +155,8 @@ void Supervisor::OnGrant(const admission::GrantAction& action) {
   Inference* found = ByTicket(action.ticket);
   Held* held = FindHeld(action.allocation);
   if (found == nullptr || held == nullptr) return;
+  // Its worker died before this was carried out, and the request is queued again.
+  if (coordinator_->LeaseOf(action.ticket) != action.allocation) return;
   Inference& inference = *found;
   if (Step(inference.state, RequestEvent::kAdmit).action != RequestAction::kGrant) return;
   inference.state = RequestState::kAdmitted;
