@@ -4,6 +4,10 @@
 // descriptor handed to it. Thread rule: everything happens on the loop's thread; callbacks run from the loop, never
 // inside a call. A callback may start or cancel requests and may close the connection.
 //
+// A daemon whose requests outlive it (capability "outlive") may be killed or restarted: the library connects again for
+// up to 30 seconds and attaches each generation from the last token received; the sink sees one `resumed` and goes on.
+// Not so with on_worker_death = FAIL or a passed file.
+//
 // Every request gets exactly one terminal frame. Where the daemon cannot send it any more - it closed the connection,
 // or spoke rubbish - the library makes an `error` frame with CONNECTION_LOST (or PROTOCOL_ERROR) itself, so an end of
 // file is never mistaken for a good end.

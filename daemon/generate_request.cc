@@ -106,6 +106,7 @@ absl::StatusOr<supervisor::OffloadRequest> CheckGenerate(const v1::GenerateReque
   }
   out.priority = request.priority();
   out.on_worker_death = request.on_worker_death();
+  out.require_exact = request.require_exact();
   out.uid = uid;
   out.now_unix_s = request.now_unix_s() != 0 ? request.now_unix_s()
                                              : std::chrono::duration_cast<std::chrono::seconds>(clock.Wall()).count();

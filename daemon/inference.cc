@@ -33,7 +33,7 @@ class Inference::Sink final : public supervisor::StreamSink {
   void OnResumed(const supervisor::ResumedEvent& event) override {
     v1::ServerFrame frame;
     Fill(frame.mutable_resumed(), event);
-    inference_->OnEvent(std::move(frame));
+    inference_->OnResumed(std::move(frame));
   }
   void OnDelta(const supervisor::DeltaEvent& delta) override { inference_->OnDelta(delta); }
   void OnDone(const supervisor::DoneEvent& done) override {
@@ -74,6 +74,8 @@ absl::Status Inference::Attach(Listener* listener, uint64_t from_index) {
     ++delivered_;
   }
   if (started_) listener_->Deliver(*started_);
+  if (auto resumed = std::exchange(resumed_, std::nullopt); resumed && !ended())
+    listener_->Deliver(*std::move(resumed));
   Pump();
   return absl::OkStatus();
 }
@@ -100,17 +102,77 @@ void Inference::OnEvent(v1::ServerFrame frame) {
   if (listener_ != nullptr) listener_->Deliver(std::move(frame));
 }
 
+void Inference::OnResumed(v1::ServerFrame frame) {
+  Record(frame);
+  OnEvent(std::move(frame));
+}
+
+// Before anybody else hears of it: what a client has is never more than what is on record.
+void Inference::Record(const v1::ServerFrame& frame) {
+  if (traits_.records != nullptr) traits_.records->Append(traits_.record, frame);
+}
+
+void Inference::Restore(RecordedRequest&& recorded, bool exact, Duration until) {
+  restored_ = true;
+  if (recorded.started) *started_.emplace().mutable_started() = std::move(*recorded.started);
+  for (v1::Delta& kept : recorded.deltas) {
+    supervisor::DeltaEvent delta;
+    delta.index = kept.index();
+    delta.text = std::move(*kept.mutable_text());
+    delta.tokens.assign(kept.tokens().begin(), kept.tokens().end());
+    next_index_ = EndOf(delta);
+    kept_bytes_ += BytesOf(delta);
+    deltas_.push_back(std::move(delta));
+  }
+  if (!deltas_.empty() && recorded.request.limits().max_tokens() > 0) {
+    tail_known_ = next_index_ >= recorded.request.limits().max_tokens();
+  }
+  tail_known_ = tail_known_ || (!deltas_.empty() && deltas_.back().tokens.empty());
+  if (recorded.terminal) {
+    terminal_ = std::move(*recorded.terminal);
+  } else if (started_) {
+    v1::ServerFrame frame;
+    Fill(frame.mutable_resumed(), supervisor::ResumedEvent{recorded.resumes + 1, Reason::kWorkerTerminated, exact});
+    Record(frame);
+    resumed_ = std::move(frame);
+  }
+  expires_at_ = until;
+}
+
+void Inference::HandOver() {
+  traits_.record = 0;
+  listener_ = nullptr;
+  offload_.Cancel(id(), supervisor::CancelCause::kClientGone);
+}
+
+void Inference::Abandon(const supervisor::OffloadError& error) {
+  v1::ServerFrame frame;
+  Fill(frame.mutable_error(), error);
+  OnTerminal(std::move(frame), false);
+}
+
 void Inference::OnStarted(const supervisor::StartedEvent& started) {
   traits_.received_bytes.Reset();
+  if (restored_ && started_) {
+    if (paused_) offload_.Pause(id(), true);
+    return;
+  }
   v1::ServerFrame frame;
   Fill(frame.mutable_started(), started);
   started_ = frame;
+  Record(frame);
   OnEvent(std::move(frame));
   // What was asked before there was a sequence is asked again of the one there is now.
   if (paused_) offload_.Pause(id(), true);
 }
 
 void Inference::OnDelta(const supervisor::DeltaEvent& delta) {
+  if (tail_known_ && delta.tokens.empty()) return;
+  if (traits_.records != nullptr) {
+    v1::ServerFrame frame;
+    Fill(frame.mutable_delta(), delta);
+    Record(frame);
+  }
   next_index_ = EndOf(delta);
   kept_bytes_ += BytesOf(delta);
   deltas_.push_back(delta);
@@ -120,6 +182,7 @@ void Inference::OnDelta(const supervisor::DeltaEvent& delta) {
 void Inference::OnTerminal(v1::ServerFrame frame, bool waits_for_deltas) {
   traits_.received_bytes.Reset();
   traits_.in_flight.Reset();
+  Record(frame);
   terminal_ = std::move(frame);
   terminal_waits_ = waits_for_deltas;
   LingerFromNow();

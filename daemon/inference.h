@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "bulkhead/v1/client.pb.h"
 #include "daemon/access.h"
+#include "daemon/records.h"
 #include "supervisor/offload.h"
 
 namespace bulkhead::daemon {
@@ -46,8 +47,10 @@ class Inference : public std::enable_shared_from_this<Inference> {
     uid_t uid = 0;
     Duration linger{0};
     std::string idempotency_key;
-    UidShare in_flight;       // until the terminal
-    UidShare received_bytes;  // until it starts
+    RecordStore* records = nullptr;  // null: it does not outlive the daemon
+    uint64_t record = 0;             // its serial there
+    UidShare in_flight;              // until the terminal
+    UidShare received_bytes;         // until it starts
   };
 
   // `changed` is called when expires_at or the presence of a listener may have changed; it may drop the last owner.
@@ -56,6 +59,14 @@ class Inference : public std::enable_shared_from_this<Inference> {
 
   // The sink to hand to the offload, once.
   std::unique_ptr<supervisor::StreamSink> MakeSink();
+
+  // What an earlier daemon had of it, before a listener comes; it waits for one until `until`.
+  void Restore(RecordedRequest&& recorded, bool exact, Duration until);
+  // To the next daemon, which finds it on record: what still comes of it here is neither recorded nor told, and its
+  // listener hears nothing more.
+  void HandOver();
+  // It cannot go on.
+  void Abandon(const supervisor::OffloadError& error);
 
   // Makes `listener` the one, from the delta that holds token `from_index` on. kLimitExceeded where that is no longer
   // kept. The listener must be detached before it goes.
@@ -70,6 +81,8 @@ class Inference : public std::enable_shared_from_this<Inference> {
   [[nodiscard]] const std::string& model() const { return traits_.model; }
   [[nodiscard]] uid_t uid() const { return traits_.uid; }
   [[nodiscard]] const std::string& idempotency_key() const { return traits_.idempotency_key; }
+  [[nodiscard]] bool restored() const { return restored_; }
+  [[nodiscard]] uint64_t record() const { return traits_.record; }
   [[nodiscard]] bool lingers() const { return traits_.linger > Duration(0); }
   [[nodiscard]] size_t kept_bytes() const { return kept_bytes_; }
   [[nodiscard]] bool has_listener() const { return listener_ != nullptr; }
@@ -81,6 +94,8 @@ class Inference : public std::enable_shared_from_this<Inference> {
   class Sink;
 
   void OnEvent(v1::ServerFrame frame);
+  void OnResumed(v1::ServerFrame frame);
+  void Record(const v1::ServerFrame& frame);
   void OnStarted(const supervisor::StartedEvent& started);
   void OnDelta(const supervisor::DeltaEvent& delta);
   void OnTerminal(v1::ServerFrame frame, bool waits_for_deltas);
@@ -98,6 +113,9 @@ class Inference : public std::enable_shared_from_this<Inference> {
   std::function<void()> changed_;
   Listener* listener_ = nullptr;
   std::optional<v1::ServerFrame> started_;
+  std::optional<v1::ServerFrame> resumed_;  // not heard by anybody yet
+  bool restored_ = false;
+  bool tail_known_ = false;  // restored with all of its text; only the terminal was missing
   std::deque<supervisor::DeltaEvent> deltas_;
   size_t delivered_ = 0;     // deltas_ before this one have been delivered
   size_t kept_bytes_ = 0;    // of deltas_

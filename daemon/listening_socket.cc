@@ -19,13 +19,14 @@ std::string ParentOf(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<ListeningSocket> OpenListeningSocket(const Config& config) {
-  ASSIGN_OR_RETURN(UniqueFd passed, ServiceManager::TakeListeningSocket());
+  ASSIGN_OR_RETURN(ServiceManager::Passed all, ServiceManager::TakeDescriptors());
+  UniqueFd passed = std::move(all.listening);
   if (passed.valid()) {
     const int flags = sys::Fcntl(passed.get(), F_GETFL);
     if (const int error = sys::Fcntl(passed.get(), F_SETFL, flags | O_NONBLOCK); error < 0) {
       return ErrnoError(-error, "LISTEN_FDS");
     }
-    return ListeningSocket{std::move(passed), ""};
+    return ListeningSocket{std::move(passed), "", std::move(all.records)};
   }
   const std::string& path = config.paths.socket;
   ASSIGN_OR_RETURN(const std::optional<gid_t> group, ResolveGroup(config.access.group));
@@ -37,7 +38,7 @@ absl::StatusOr<ListeningSocket> OpenListeningSocket(const Config& config) {
     if (error == 0) error = sys::Chmod(path.c_str(), config.access.socket_mode);
     if (error < 0) return ErrnoError(-error, path);
   }
-  return ListeningSocket{std::move(fd), path};
+  return ListeningSocket{std::move(fd), path, std::move(all.records)};
 }
 
 }  // namespace bulkhead::daemon

@@ -13,6 +13,7 @@ namespace bulkhead::daemon {
 struct ListeningSocket {
   UniqueFd fd;           // non-blocking
   std::string own_path;  // to be removed at the end; empty where systemd owns it
+  UniqueFd records;      // what systemd kept of an earlier daemon, see records.h
 };
 
 // Errors name the path, the group or LISTEN_FDS.

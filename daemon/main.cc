@@ -58,6 +58,8 @@ int Serve(ConfigSources sources, LoadedConfig loaded) {
     options.admin_group = *admin_group;
     options.listening = std::move(socket->fd);
     options.own_socket_path = socket->own_path;
+    options.records = std::move(socket->records);
+    options.keep_records = ServiceManager::CanKeep();
     auto manager = Manager::Create(std::move(options));
     absl::Status started = manager.ok() ? (*manager)->Start() : manager.status();
     if (started.ok()) {

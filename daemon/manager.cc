@@ -76,7 +76,7 @@ Manager::Manager(Options options)
       clock_(options.clock == nullptr ? SystemClock() : *options.clock),
       launcher_(options.launcher),
       memory_(options.memory) {
-  for (uv_signal_t* signal : {&term_, &interrupt_, &hangup_}) {
+  for (uv_signal_t* signal : {&term_, &interrupt_, &hangup_, &restart_}) {
     uv_signal_init(loop_, signal);
     signal->data = this;
   }
@@ -87,7 +87,7 @@ Manager::Manager(Options options)
 }
 
 Manager::~Manager() {
-  for (uv_signal_t* signal : {&term_, &interrupt_, &hangup_}) CloseHandle(signal);
+  for (uv_signal_t* signal : {&term_, &interrupt_, &hangup_, &restart_}) CloseHandle(signal);
   for (uv_timer_t* timer : {&watchdog_, &status_}) CloseHandle(timer);
   server_.reset();
   offload_.reset();
@@ -97,7 +97,10 @@ Manager::~Manager() {
 }
 
 absl::StatusOr<std::unique_ptr<Manager>> Manager::Create(Options options) {
+  UniqueFd earlier = std::move(options.records);
+  const bool keep = options.keep_records;
   auto manager = std::unique_ptr<Manager>(new Manager(std::move(options)));
+  manager->OpenRecords(std::move(earlier), keep);
   RETURN_IF_ERROR(manager->CreateOffload());
   return manager;
 }
@@ -129,7 +132,7 @@ absl::Status Manager::CreateOffload() {
   options.observer = [this](const supervisor::LifecycleEvent& event) { OnLifecycle(event); };
   options.warn = [](const std::string& line) { LogWarning(line); };
   ASSIGN_OR_RETURN(offload_, supervisor::WorkerOffload::Create(std::move(options)));
-  inferences_ = std::make_unique<InferenceTable>(loop_, clock_, *offload_);
+  inferences_ = std::make_unique<InferenceTable>(loop_, clock_, *offload_, records_.get());
   services_ = std::make_unique<Services>(
       Services{sockets_, clock_, *offload_, catalogue_, *inferences_, uids_, events_, *this, descriptors_});
   server_ = std::make_unique<Server>(*services_);
@@ -138,6 +141,8 @@ absl::Status Manager::CreateOffload() {
 
 absl::Status Manager::Start() {
   RETURN_IF_ERROR(WatchSignals());
+  // Before the first client: it may come for one of them.
+  RestoreRequests();
   RETURN_IF_ERROR(server_->Listen(std::move(listening_)));
   WatchLoop();
   catalogue_.Rescan([](const std::shared_ptr<const ModelScan>& scan) {
@@ -154,7 +159,7 @@ absl::Status Manager::Start() {
 sigset_t Manager::HandledSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, number);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR2}) sigaddset(&set, number);
   return set;
 }
 
@@ -163,8 +168,9 @@ absl::Status Manager::WatchSignals() {
   const auto reload = [](uv_signal_t* handle, int) {
     static_cast<Manager*>(handle->data)->Reload([](const absl::Status&) {});
   };
+  const auto restart = [](uv_signal_t* handle, int) { static_cast<Manager*>(handle->data)->HandOver(); };
   for (const int error : {uv_signal_start(&term_, stop, SIGTERM), uv_signal_start(&interrupt_, stop, SIGINT),
-                          uv_signal_start(&hangup_, reload, SIGHUP)}) {
+                          uv_signal_start(&hangup_, reload, SIGHUP), uv_signal_start(&restart_, restart, SIGUSR2)}) {
     if (error < 0) return ErrnoError(-error, "uv_signal_start");
   }
   // Also where whoever started us had them blocked.
@@ -342,6 +348,14 @@ void Manager::Stop() {
   offload_->Shutdown(std::chrono::duration_cast<std::chrono::milliseconds>(drain), [this] { Stopped(); });
 }
 
+void Manager::HandOver() {
+  if (!stopping_ && records_ != nullptr) {
+    LogInfo("handing the requests on record over to the next daemon");
+    inferences_->HandOver();
+  }
+  Stop();
+}
+
 void Manager::RunDueTimers() {
   if (offload_ != nullptr) offload_->RunDueTimers();
   if (inferences_ != nullptr) inferences_->ExpireDue();
@@ -356,7 +370,7 @@ void Manager::Hurry() {
 void Manager::Stopped() {
   LogInfo("stopped: every request was answered and every worker is gone");
   server_->FinishSessions();
-  for (uv_signal_t* signal : {&term_, &interrupt_, &hangup_}) CloseHandle(signal);
+  for (uv_signal_t* signal : {&term_, &interrupt_, &hangup_, &restart_}) CloseHandle(signal);
   for (uv_timer_t* timer : {&watchdog_, &status_}) CloseHandle(timer);
   // Sent from the loop's own turn: the offload may be destroyed once its callback has returned.
   RunInBackground(

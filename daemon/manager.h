@@ -19,6 +19,7 @@
 #include "daemon/control.h"
 #include "daemon/event_hub.h"
 #include "daemon/inference_table.h"
+#include "daemon/records.h"
 #include "daemon/server.h"
 #include "daemon/service_manager.h"
 #include "daemon/session.h"
@@ -38,6 +39,8 @@ class Manager final : public Control {
     LoadedConfig loaded;
     std::optional<gid_t> admin_group;
     UniqueFd listening;           // non-blocking
+    UniqueFd records;             // an earlier daemon's requests, see records.h
+    bool keep_records = false;    // there is a descriptor store
     std::string own_socket_path;  // to be removed at the end; empty where systemd owns it
     // What a simulation puts in the kernel's place; null: the real ones. All outlive the manager.
     const Clock* clock = nullptr;
@@ -55,6 +58,8 @@ class Manager final : public Control {
   absl::Status Start();
   // Refuses new work, drains, answers everything, and lets the loop run out. A second call hurries.
   void Stop();
+  // The same, but what is on record is left to the next daemon, as it is where this one is killed.
+  void HandOver();
 
   // For a simulation: a client without the listening socket, and deadlines that an injected clock has made due.
   void Serve(UniqueFd fd, ipc::PeerCredentials peer) { server_->Serve(std::move(fd), std::move(peer)); }
@@ -77,6 +82,9 @@ class Manager final : public Control {
   absl::Status WatchSignals();
   void WatchLoop();
   void Preload();
+  void OpenRecords(UniqueFd earlier, bool keep);
+  void RestoreRequests();
+  void RestoreRequest(RecordedRequest recorded);
   void PutInForce(LoadedConfig next, const Access& access);
   void ApplyPins();
   void OnLifecycle(const supervisor::LifecycleEvent& event);
@@ -108,6 +116,8 @@ class Manager final : public Control {
   supervisor::CgroupTree::Adoption cgroup_;  // outlives the launcher, whose workers have leaves in it
   std::unique_ptr<supervisor::PosixLauncher> own_launcher_;
   std::unique_ptr<supervisor::MemoryProbe> own_memory_;
+  std::unique_ptr<RecordStore> records_;
+  RecordedState recorded_;  // until Start
   std::unique_ptr<supervisor::WorkerOffload> offload_;
   std::unique_ptr<InferenceTable> inferences_;
   std::unique_ptr<Services> services_;
@@ -116,6 +126,7 @@ class Manager final : public Control {
   uv_signal_t term_ = {};
   uv_signal_t interrupt_ = {};
   uv_signal_t hangup_ = {};
+  uv_signal_t restart_ = {};
   uv_timer_t watchdog_ = {};
   uv_timer_t status_ = {};
   bool status_due_ = false;

@@ -4,7 +4,15 @@
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 
+#include <cstdlib>
+#include <string_view>
+
 namespace bulkhead::daemon {
+namespace {
+
+constexpr std::string_view kRecordsName = "bulkhead-records";
+
+}  // namespace
 
 void ServiceManager::Ready(const std::string& status) {
   sd_notify(0, fmt::format("READY=1\nSTATUS={}", status).c_str());
@@ -30,16 +38,40 @@ std::optional<Duration> ServiceManager::WatchdogInterval() const {
   return std::chrono::microseconds(microseconds / 3);
 }
 
-absl::StatusOr<UniqueFd> ServiceManager::TakeListeningSocket() {
-  const int count = sd_listen_fds(1);
+absl::StatusOr<ServiceManager::Passed> ServiceManager::TakeDescriptors() {
+  char** names = nullptr;
+  const int count = sd_listen_fds_with_names(0, &names);
   if (count < 0) return ErrnoError(-count, "LISTEN_FDS");
-  if (count == 0) return UniqueFd();
-  if (count > 1) return Error(Reason::kInvalidRequest, fmt::format("LISTEN_FDS: {} sockets passed, 1 expected", count));
-  UniqueFd fd(SD_LISTEN_FDS_START);
-  if (sd_is_socket_unix(fd.get(), SOCK_STREAM, 1, nullptr, 0) <= 0) {
+  Passed passed;
+  int sockets = 0;
+  for (int i = 0; i < count; ++i) {
+    UniqueFd fd(SD_LISTEN_FDS_START + i);
+    if (std::string_view(names[i]) == kRecordsName) {
+      passed.records = std::move(fd);
+    } else {
+      ++sockets;
+      passed.listening = std::move(fd);
+    }
+    std::free(names[i]);
+  }
+  std::free(names);
+  sd_listen_fds(1);
+  if (sockets > 1) {
+    return Error(Reason::kInvalidRequest, fmt::format("LISTEN_FDS: {} sockets passed, 1 expected", sockets));
+  }
+  if (sockets == 1 && sd_is_socket_unix(passed.listening.get(), SOCK_STREAM, 1, nullptr, 0) <= 0) {
     return Error(Reason::kInvalidRequest, "LISTEN_FDS: not a listening Unix stream socket");
   }
-  return fd;
+  return passed;
+}
+
+bool ServiceManager::CanKeep() { return std::getenv("NOTIFY_SOCKET") != nullptr; }
+
+absl::Status ServiceManager::Keep(int records) {
+  const std::string state = fmt::format("FDSTORE=1\nFDNAME={}", kRecordsName);
+  const int sent = sd_pid_notify_with_fds(0, 0, state.c_str(), &records, 1);
+  if (sent < 0) return ErrnoError(-sent, "FDSTORE");
+  return absl::OkStatus();
 }
 
 }  // namespace bulkhead::daemon

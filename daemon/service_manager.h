@@ -24,9 +24,16 @@ class ServiceManager {
   // How often Alive must be called; nullopt where nobody watches.
   [[nodiscard]] std::optional<Duration> WatchdogInterval() const;
 
-  // The listening socket systemd opened for us; an empty descriptor where it did not. Anything but one Unix stream
-  // socket that listens is an error.
-  static absl::StatusOr<UniqueFd> TakeListeningSocket();
+  // Descriptors systemd passed us; empty ones where it did not.
+  struct Passed {
+    UniqueFd listening;  // one Unix stream socket that listens; anything else is an error
+    UniqueFd records;    // what an earlier daemon gave to the descriptor store, see records.h
+  };
+  static absl::StatusOr<Passed> TakeDescriptors();
+  // Whether somebody is there to keep descriptors for us.
+  static bool CanKeep();
+  // Gives the records to the descriptor store, from which the next daemon gets them.
+  static absl::Status Keep(int records);
 };
 
 }  // namespace bulkhead::daemon

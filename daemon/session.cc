@@ -68,6 +68,7 @@ void Session::OnHello(const v1::ClientFrame& frame) {
   hello->set_numerics(kNumericsVersion);
   hello->add_capabilities("attach");
   hello->add_capabilities("resume");
+  if (services_.inferences.outlives()) hello->add_capabilities("outlive");
   hello->set_degraded(services_.control.degraded());
   Send(reply, 0);
   if (frame.hello().protocol_min() > kProtocolVersion || frame.hello().protocol_max() < kProtocolVersion) {

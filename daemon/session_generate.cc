@@ -95,7 +95,7 @@ void Session::OnAttach(Ref ref, const v1::AttachRequest& request) {
   if (inference == nullptr || inference->uid() != peer_.uid) {
     return Fail(ref, Error(Reason::kInferenceNotFound, "attach: no inference of that id belongs to this user"));
   }
-  if (!inference->lingers()) {
+  if (!inference->lingers() && !inference->restored()) {
     return Fail(ref, Error(Reason::kInvalidRequest, fmt::format("{}: was not begun with linger_ms", inference->id())));
   }
   ListenTo(ref, std::move(inference), request.from_index());

@@ -42,8 +42,12 @@ struct OffloadRequest {
   std::chrono::milliseconds queue_deadline{0};  // from now to OnStarted
   v1::Priority priority = v1::PRIORITY_NORMAL;
   v1::OnWorkerDeath on_worker_death = v1::ON_WORKER_DEATH_RESUME;
+  bool require_exact = false;
   uid_t uid = 0;
   int64_t now_unix_s = 0;
+  // Of a request that outlived the daemon: what it had produced, and how many workers it had lost.
+  std::vector<int32_t> resume_ids;
+  uint32_t resumes = 0;
 };
 
 struct LoadSpec {

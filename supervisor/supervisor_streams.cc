@@ -36,7 +36,6 @@ v1::DaemonFrame GenerateFrame(const Inference& inference) {
   generate.set_tenant(request.uid);
   if (again) {
     generate.mutable_token_ids()->mutable_ids()->Add(inference.prompt_ids.begin(), inference.prompt_ids.end());
-    generate.mutable_resume_ids()->Add(inference.ids.begin(), inference.ids.end());
   } else if (const auto* prompt = std::get_if<std::string>(&request.input)) {
     generate.set_prompt(*prompt);
   } else if (const auto* messages = std::get_if<std::vector<v1::Message>>(&request.input)) {
@@ -45,6 +44,7 @@ v1::DaemonFrame GenerateFrame(const Inference& inference) {
     const auto& ids = std::get<std::vector<int32_t>>(request.input);
     generate.mutable_token_ids()->mutable_ids()->Add(ids.begin(), ids.end());
   }
+  generate.mutable_resume_ids()->Add(inference.ids.begin(), inference.ids.end());
   *generate.mutable_sampling() = request.sampling;
   generate.set_max_tokens(again ? TokensInAll(inference) : request.max_tokens);
   generate.set_priority(request.priority);

@@ -77,6 +77,9 @@ void WorkerOffload::AcquireAdmission(OffloadRequest request, std::unique_ptr<Str
   auto inference = supervisor_->NewInference(RequestKind::kGenerate);
   if (request.inference_id.empty()) request.inference_id = NewInferenceId();
   inference->id = request.inference_id;
+  inference->ids = std::move(request.resume_ids);
+  inference->replay.attempts = request.resumes;
+  inference->replay.died_at = inference->ids.size();
   inference->request = std::move(request);
   inference->sink = std::move(sink);
   inference->admitted = std::move(admitted);

@@ -183,11 +183,14 @@ class Daemon:
                 os.chown(path, DAEMON_UID, GROUP)
         self.log_file = open(self.log_path, "wb")
         limited = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
-        self.process = subprocess.Popen(
+        self.process = self.launch(
             [*wrap, *as_user(DAEMON_UID, [
                 *limited, BIN / "bulkheadd", "--config", self.config, "--socket", self.socket, "--models",
-                self.directory / "models", "--state", self.directory / "state"])],
-            stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=self.log_file, env=environment or {}, cwd="/")
+                self.directory / "models", "--state", self.directory / "state"])], environment or {})
+
+    def launch(self, command, environment):
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=self.log_file,
+                                env=environment, cwd="/")
 
     @property
     def pid(self):
