@@ -14,6 +14,7 @@
 #include "engine/runtime/continuous_batch_engine.h"
 #include "engine/runtime/loaded_model.h"
 #include "kernels/compute_pool.h"
+#include "tests/engine/runtime/sanitized.h"
 #include "tests/engine/temporary_model.h"
 
 namespace bulkhead::engine {
