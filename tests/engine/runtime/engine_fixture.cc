@@ -225,6 +225,16 @@ Answer EngineTest::Run(GenerationRequest request) {
   return sink_.AwaitEnd(id);
 }
 
+void EngineTest::SubmitTogether(const std::vector<GenerationRequest>& requests) {
+  engine_->Post([this, requests] {
+    for (const GenerationRequest& request : requests) {
+      const absl::Status status = engine_->Submit(request);
+      EXPECT_TRUE(status.ok()) << Message(status);
+    }
+  });
+  Settle();
+}
+
 void EngineTest::Settle() {
   const auto done = std::make_shared<std::promise<void>>();
   engine_->Post([done] { done->set_value(); });

@@ -92,6 +92,8 @@ class EngineTest : public testing::Test {
   // Likewise on another tier, noting the digest of each row of logits by (request, position).
   static Answer Alone(GenerationRequest request, const std::string& tier, RowDigests& digests);
   Answer Run(GenerationRequest request);
+  // All at once, between two steps, however slowly this thread runs.
+  void SubmitTogether(const std::vector<GenerationRequest>& requests);
   // Waits until the engine is done with all that was posted before.
   void Settle();
 

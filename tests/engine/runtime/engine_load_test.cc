@@ -42,7 +42,7 @@ TEST_F(EngineTest, WithPagesForHalfOfThemAllFinishWithTheSameText) {
     requests.push_back(Sampled(id, Prompt(id, 30 + 3 * static_cast<uint32_t>(id)), 70));
   }
   Start({.context = 256, .sequences = kRequests, .kv_tokens = kRequests * kPagePositions});
-  for (const GenerationRequest& request : requests) ASSERT_TRUE(engine_->Submit(request).ok());
+  SubmitTogether(requests);
   for (const GenerationRequest& request : requests) {
     const Answer answer = sink_.AwaitEnd(request.id);
     const Answer alone = Alone(request);
@@ -69,9 +69,7 @@ TEST_F(EngineTest, TheLeastImportantRequestGivesItsPagesUp) {
   batch.priority = Priority::kBatch;
   GenerationRequest interactive = Greedy(3, Prompt(3, 60), 90);
   interactive.priority = Priority::kInteractive;
-  ASSERT_TRUE(engine_->Submit(batch).ok());
-  ASSERT_TRUE(engine_->Submit(Greedy(2, Prompt(2, 60), 90)).ok());
-  ASSERT_TRUE(engine_->Submit(interactive).ok());
+  SubmitTogether({batch, Greedy(2, Prompt(2, 60), 90), interactive});
   for (uint64_t id = 1; id <= 3; ++id) EXPECT_EQ(sink_.AwaitEnd(id).ids.size(), 90u);
   EXPECT_EQ(ended.back(), 1u);
   EXPECT_EQ(engine_->Snapshot().preemptions, 1u);
@@ -141,9 +139,7 @@ TEST_F(EngineTest, CancelFreesPagesWithinOneStepWhereverTheRequestIs) {
       cancel(3);
     }
   };
-  ASSERT_TRUE(engine_->Submit(Greedy(1, Prompt(1, 10), 0)).ok());
-  ASSERT_TRUE(engine_->Submit(Greedy(2, Prompt(2, 250), 0)).ok());
-  ASSERT_TRUE(engine_->Submit(Greedy(3, Prompt(3, 10), 0)).ok());
+  SubmitTogether({Greedy(1, Prompt(1, 10), 0), Greedy(2, Prompt(2, 250), 0), Greedy(3, Prompt(3, 10), 0)});
   for (uint64_t id = 1; id <= 3; ++id) {
     EXPECT_EQ(sink_.AwaitEnd(id).finish, FinishReason::kCancelled);
     EXPECT_LE(took[id], 1u) << "request " << id;
@@ -230,9 +226,7 @@ TEST_F(EngineTest, SnapshotsMatchWhatIsUnderWay) {
   Start({.context = 256, .sequences = 2}, 64);
   std::vector<EngineSnapshot> seen;
   sink_.hook = [&](const SequenceOutput&) { seen.push_back(engine_->Snapshot()); };
-  ASSERT_TRUE(engine_->Submit(Greedy(1, Prompt(1, 100), 40)).ok());
-  ASSERT_TRUE(engine_->Submit(Greedy(2, Prompt(2, 30), 50)).ok());
-  ASSERT_TRUE(engine_->Submit(Greedy(3, Prompt(3, 30), 50)).ok());
+  SubmitTogether({Greedy(1, Prompt(1, 100), 40), Greedy(2, Prompt(2, 30), 50), Greedy(3, Prompt(3, 30), 50)});
   for (uint64_t id = 1; id <= 3; ++id) sink_.AwaitEnd(id);
   uint64_t both = 0;
   for (const EngineSnapshot& snapshot : seen) {

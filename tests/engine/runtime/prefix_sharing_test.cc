@@ -94,7 +94,7 @@ TEST_P(PrefixSharing, EightAtOnceComputeTheirCommonBeginningOnce) {
     for (uint64_t id = 1; id <= 8; ++id) {
       requests.push_back(Sampled(id, Joined(Prompt(1, kCommon), Prompt(100 + id, 20)), 8));
     }
-    for (const GenerationRequest& request : requests) ASSERT_TRUE(engine_->Submit(request).ok());
+    SubmitTogether(requests);
     uint32_t cached = 0;
     for (const GenerationRequest& request : requests) {
       const Answer answer = sink_.AwaitEnd(request.id);
@@ -190,7 +190,7 @@ TEST_P(PrefixSharing, NoRowOfLogitsDependsOnWhatElseRunsOrRan) {
       }
       if (hooked() % 200 == 0) engine_->Cancel(output.id);
     };
-    for (const GenerationRequest& request : requests) ASSERT_TRUE(engine_->Submit(request).ok());
+    SubmitTogether(requests);
     for (const GenerationRequest& request : requests) EXPECT_TRUE(sink_.AwaitEnd(request.id).error.ok());
     engine_->Shutdown(Duration(0));
     EXPECT_FALSE(seen_.contradicted) << tier;
@@ -218,7 +218,7 @@ TEST_F(EngineTest, AHybridShortOfPagesSlotsAndStatesNeverDeadlocks) {
   for (const uint32_t snapshots : kSanitized ? std::vector{1U} : std::vector{0U, 1U, 3U}) {
     sink_.Clear();
     Start({.context = 256, .sequences = 5, .kv_tokens = 4 * kPagePositions, .state_snapshots = snapshots});
-    for (const GenerationRequest& request : requests) ASSERT_TRUE(engine_->Submit(request).ok());
+    SubmitTogether(requests);
     for (const GenerationRequest& request : requests) {
       EXPECT_THAT(sink_.AwaitEnd(request.id).ids, ElementsAreArray(alone[request.id]));
     }
