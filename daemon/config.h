@@ -43,6 +43,7 @@ struct Config {
     uint32_t per_model = 64;
     uint32_t total = 256;
     Duration wait = std::chrono::minutes(2);
+    Duration ageing = std::chrono::seconds(15);  // raises who waits by one priority; 0 = never
     bool operator==(const Queue&) const = default;
   } queue;
   struct Deadlines {

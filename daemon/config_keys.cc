@@ -41,6 +41,7 @@ const std::array kKeys = {
     ConfigKey{"residency.preload", false, ListKey{FIELD(residency, preload)}},
     ConfigKey{"queue.per_model", false, CountKey{FIELD(queue, per_model), 1, 100'000}},
     ConfigKey{"queue.total", false, CountKey{FIELD(queue, total), 1, 100'000}},
+    ConfigKey{"queue.ageing", false, DurationKey{FIELD(queue, ageing), seconds(0), hours(24)}},
     ConfigKey{"queue.wait", false, DurationKey{FIELD(queue, wait), milliseconds(1), hours(24)}},
     ConfigKey{"deadlines.drain", false, DurationKey{FIELD(deadlines, drain), seconds(0), hours(1)}},
     ConfigKey{"deadlines.cancel", false, DurationKey{FIELD(deadlines, cancel), milliseconds(100), hours(1)}},

@@ -41,7 +41,7 @@ std::vector<std::string> SplitList(const std::string& text) {
 
 supervisor::SupervisionSettings SettingsOf(const Config& config) {
   supervisor::SupervisionSettings out;
-  out.queue = {config.queue.per_model, config.queue.total, config.queue.wait};
+  out.queue = {config.queue.per_model, config.queue.total, config.queue.wait, config.queue.ageing};
   out.deadlines.drain = config.deadlines.drain;
   out.deadlines.cancel = config.deadlines.cancel;
   out.deadlines.term = config.deadlines.term;

@@ -14,7 +14,8 @@ struct SupervisionSettings {
   struct Queue {
     uint32_t per_model = 64;  // requests waiting or running, one bound per model and one over all
     uint32_t total = 256;
-    Duration wait = std::chrono::minutes(2);  // of requests that name no queue deadline
+    Duration wait = std::chrono::minutes(2);     // of requests that name no queue deadline
+    Duration ageing = std::chrono::seconds(15);  // raises who waits by one priority; 0 = never
   } queue;
 
   struct Deadlines {

@@ -65,6 +65,7 @@ admission::Policy Supervisor::MakePolicy() const {
   policy.cgroup_limit_bytes = machine.cgroup_limit;
   policy.max_waiting = settings_.queue.total;
   policy.max_waiting_per_model = settings_.queue.per_model;
+  policy.ageing_step = settings_.queue.ageing;
   return policy;
 }
 
