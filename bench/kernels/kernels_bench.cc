@@ -243,7 +243,8 @@ int Main(int argc, char** argv) {
   fmt::print("tier {} {}\n", tier.table->name, tier.reason);
   const double int8_peak = ProbeInt8(settings, **pool);
   fmt::print("{} threads, int8 peak {:.0f} Gop/s\n", settings.threads, int8_peak / 1e9);
-  for (WeightType type : {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kF16}) {
+  for (WeightType type : {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_K, WeightType::kQ6_K, WeightType::kQ5_0,
+                          WeightType::kF16}) {
     RunType(settings, **pool, type, int8_peak);
   }
   return 0;
