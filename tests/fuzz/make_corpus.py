@@ -211,12 +211,24 @@ def gguf_seeds():
     yield "version2", b"GGUF" + struct.pack("<IQQ", 2, 0, 0)
 
 
+# --- records_fuzz: how many moves, the moves, then triples of place and value (tests/fuzz/records/records_fuzz.cc)
+
+def records_seeds():
+    begin, started, delta, forget = 4, 1, 2, 3
+    yield "one", bytes([5, begin, started, delta, delta, forget])
+    yield "many", bytes([120] + [begin, started, delta] * 40)
+    yield "full", bytes([252] + [252] * 252)
+    yield "changed", bytes([4, begin, started, delta, delta]) + bytes([0, 16, 255, 40, 16, 1])
+    yield "head", bytes([0]) + b"BKHRECS1" + struct.pack("<QQ", 16384, 1) + bytes(4096)
+
+
 SEEDS = {
     "client_frame_fuzz": client_seeds,
     "worker_frame_fuzz": worker_seeds,
     "ipc_frame_fuzz": frame_seeds,
     "config_fuzz": config_seeds,
     "gguf_fuzz": gguf_seeds,
+    "records_fuzz": records_seeds,
 }
 
 
