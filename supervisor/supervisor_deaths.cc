@@ -192,6 +192,10 @@ uint64_t Supervisor::RecordDeath(Allocation& allocation, const DeathVerdict& ver
   death.set_oom_in_use_bytes(verdict.oom.in_use_bytes);
   death.set_oom_limit_bytes(verdict.oom.limit_bytes);
   death.set_requests_in_flight(in_flight);
+  if (!verdict.planned) {
+    Warn(fmt::format("{}: {}, {} in {}", allocation.plan().id, NameOf(verdict.reason), verdict.how,
+                     NameOf(evidence.phase)));
+  }
   return deaths_.Add(std::move(death));
 }
 
