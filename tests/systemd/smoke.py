@@ -16,7 +16,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SKIPPED = 77
-BOOT_SECONDS = 150
+BOOT_SECONDS = 180
 
 SMOKE_SERVICE = """[Unit]
 Description=The smoke test
@@ -24,18 +24,31 @@ DefaultDependencies=no
 After=sysinit.target sockets.target dbus.socket
 [Service]
 Type=oneshot
-TimeoutStartSec=120
+TimeoutStartSec=150
 ExecStart=/bin/sh -c '/usr/bin/python3 /smoke/inside.py > /smoke/log 2>&1; echo $? > /smoke/exit-code'
 ExecStopPost=systemctl exit --force 0
 """
 SMOKE_TARGET = """[Unit]
 Description=Only what the smoke test needs
 Requires=sysinit.target
-Wants=bulkhead.socket smoke.service
+Wants=bulkhead.socket dbus.socket systemd-logind.service smoke.service
 After=sysinit.target
 """
 # Minutes are for people; a test cannot wait for them.
 TIMER_DROP_IN = "[Timer]\nOnActiveSec=\nOnActiveSec=2s\nOnUnitInactiveSec=2s\nAccuracySec=100ms\n"
+# A wedged loop is noticed in seconds, and what does not end by itself is killed in seconds.
+WATCHDOG_DROP_IN = "[Service]\nWatchdogSec=3\nTimeoutAbortSec=2\n"
+# The deaths here are not what the breaker is for, and nobody waits half a minute for a stop.
+CONFIGURATION = """[access]
+admin_group = "bulkhead-admin"
+[breaker]
+deaths = 100
+[deadlines]
+drain = "2s"
+"""
+# Some milliseconds a token, so that a step can act in the middle of a stream.
+SLOW = ("--arch qwen3 --type q8_0 --layers 8 --embedding 1024 --feed-forward 3072 --heads 16 --kv-heads 4 --head 64 "
+        "--vocabulary 1024 --context 4096 --seed 7").split()
 RELEASE_DROP_IN = "[Service]\nEnvironment=IDLE_FOR=0s\n"
 
 
@@ -71,12 +84,17 @@ def furnish(merged, build):
     write(units / "smoke.target", SMOKE_TARGET)
     write(units / "bulkhead-release-idle.timer.d/fast.conf", TIMER_DROP_IN)
     write(units / "bulkhead-release-idle.service.d/fast.conf", RELEASE_DROP_IN)
+    write(units / "bulkhead.service.d/fast.conf", WATCHDOG_DROP_IN)
+    write(merged / "etc/bulkhead/bulkhead.toml", CONFIGURATION)
     models = merged / "var/lib/bulkhead/models"
     models.mkdir(parents=True, exist_ok=True)
     shutil.copy(model(), models / "demo.gguf")
     (models / "demo.gguf").chmod(0o644)
+    run(build / "bin/make_model", *SLOW, models / "slow.gguf", stdout=subprocess.DEVNULL)
+    (models / "slow.gguf").chmod(0o644)
     (merged / "smoke").mkdir()
-    shutil.copy(HERE / "inside.py", merged / "smoke/inside.py")
+    for script in HERE.glob("*.py"):
+        shutil.copy(script, merged / "smoke")
 
 
 def boot(merged):
@@ -113,7 +131,7 @@ def main():
         merged = pathlib.Path(base) / "tree/merged"
         tree = merged.parent
         tree.mkdir()
-        run("mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", str(tree))
+        run("mount", "-t", "tmpfs", "-o", "size=2g", "tmpfs", str(tree))
         try:
             for name in ("upper", "work", "merged"):
                 (tree / name).mkdir()
