@@ -111,7 +111,7 @@ void Harness::Down() {
   offload_->Shutdown(milliseconds(0), [&] { stopped = true; });
   EXPECT_TRUE(RunUntil([&] { return stopped; })) << "shutdown did not come to an end";
   offload_.reset();
-  for (int turns = 0; turns < 5000 && uv_run(&loop_, UV_RUN_NOWAIT) != 0; ++turns) ::usleep(1000);
+  for (int turns = 0; turns < 60000 && uv_run(&loop_, UV_RUN_NOWAIT) != 0; ++turns) ::usleep(1000);
 }
 
 void Harness::Restart() {
