@@ -65,6 +65,7 @@ class Manager final : public Control {
   void Serve(UniqueFd fd, ipc::PeerCredentials peer) { server_->Serve(std::move(fd), std::move(peer)); }
   void RunDueTimers();
   [[nodiscard]] const supervisor::WorkerOffload* offload() const { return offload_.get(); }
+  [[nodiscard]] const UidLedger& uids() const { return uids_; }
 
   [[nodiscard]] const LoadedConfig& loaded() const override { return loaded_; }
   [[nodiscard]] const Access& access() const override { return access_; }

@@ -101,21 +101,30 @@ StateFile::~StateFile() { shared_->warn = nullptr; }
 std::optional<std::string> StateFile::Load() const {
   if (shared_->directory.empty()) return std::nullopt;
   const std::string path = shared_->directory + "/" + shared_->name;
-  std::string bytes(kMaxBytes, '\0');
-  const ssize_t got = sys::ReadSmallFile(AT_FDCWD, path.c_str(), bytes);
+  // Not written to beforehand: of so many pages a start touches one.
+  const auto bytes = std::make_unique_for_overwrite<char[]>(kMaxBytes);
+  const ssize_t got = sys::ReadSmallFile(AT_FDCWD, path.c_str(), {bytes.get(), kMaxBytes});
   if (got == -ENOENT) return std::nullopt;
   if (got < 0) {
     if (shared_->warn) shared_->warn(Message(ErrnoError(static_cast<int>(-got), path)));
     return std::nullopt;
   }
-  bytes.resize(static_cast<size_t>(got));
-  return bytes;
+  return std::string(bytes.get(), static_cast<size_t>(got));
+}
+
+bool StateFile::WasKept() const {
+  const std::string path = shared_->directory + "/" + shared_->name;
+  struct stat info = {};
+  return sys::Lstat(path.c_str(), &info) != -ENOENT || sys::Lstat((path + ".corrupt").c_str(), &info) != -ENOENT;
 }
 
 void StateFile::SetAside(const std::string& why) const {
   const std::string path = shared_->directory + "/" + shared_->name;
-  sys::Rename(path.c_str(), (path + ".corrupt").c_str());
-  if (shared_->warn) shared_->warn(fmt::format("{}: {}; set aside as {}.corrupt", path, why, shared_->name));
+  const int error = sys::Rename(path.c_str(), (path + ".corrupt").c_str());
+  if (!shared_->warn) return;
+  shared_->warn(error == 0 ? fmt::format("{}: {}; set aside as {}.corrupt", path, why, shared_->name)
+                           : fmt::format("{}: {}; to be overwritten, since it cannot be set aside: {}", path, why,
+                                         Message(ErrnoError(-error, "rename"))));
 }
 
 void StateFile::Save(std::string bytes) {

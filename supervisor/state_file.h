@@ -25,6 +25,8 @@ class StateFile {
 
   // Reads the file now; for start-up. nullopt where there is none (or it cannot be read, with a warning).
   [[nodiscard]] std::optional<std::string> Load() const;
+  // Whether there is a trace of an earlier one: it may be unreadable now, or set aside. For start-up.
+  [[nodiscard]] bool WasKept() const;
   // Puts a file that made no sense out of the way, with a warning, as "<name>.corrupt".
   void SetAside(const std::string& why) const;
   void Save(std::string bytes);

@@ -81,8 +81,9 @@ void Supervisor::SetSettings(const SupervisionSettings& settings) {
   RefreshPolicy(policy_generation_ + 1);
 }
 
-// Ids of this life of the daemon are told from all earlier ones by a number kept on disk. Where it cannot be kept, the
-// seconds since 1970 stand in: larger than any counter, and later ones are larger still.
+// Ids of this life of the daemon are told from all earlier ones by a number kept on disk. Where it cannot be kept, or
+// was kept once and cannot be read, the seconds since 1970 stand in: larger than any counter, and later ones are larger
+// still.
 uint64_t Supervisor::NextBoot() {
   uint64_t last = 0;
   bool known = options_.state_directory.empty() ? false : true;
@@ -92,6 +93,8 @@ uint64_t Supervisor::NextBoot() {
       boot_file_.SetAside("not a number");
       known = false;
     }
+  } else if (known) {
+    known = !boot_file_.WasKept();
   }
   const auto seconds = static_cast<uint64_t>(loop_.clock().Wall() / std::chrono::seconds(1));
   uint64_t boot = known ? last + 1 : std::max(seconds, last + 1);
@@ -189,6 +192,8 @@ uint64_t Supervisor::DataLimit(const admission::Charge& estimate) const {
 }
 
 void Supervisor::OnSpawn(const admission::SpawnAction& action) {
+  // Everybody's deadline may have passed since: the reservation went with them.
+  if (coordinator_->ledger().Find(action.allocation) == nullptr) return;
   Inference* loader = ByTicket(action.ticket);
   if (loader == nullptr) {
     // It was dropped between the reservation and now, and the reservation with it.
@@ -212,14 +217,16 @@ void Supervisor::OnSpawn(const admission::SpawnAction& action) {
   }
   Held& held = allocations_[action.allocation];
   held.process = std::make_unique<Allocation>(std::move(plan), around_, static_cast<Allocation::Host&>(*this));
-  const std::string loader_id = loader->id;
+  // Others may have been bound to it already: they end with it, too.
+  std::vector<std::string> bound;
+  for (const Inference* inference : OnAllocation(action.allocation)) bound.push_back(inference->id);
   if (const absl::Status launched = held.process->Launch(); !launched.ok()) {
     const std::string model = held.process->plan().model;
     loop_.Post([this, number = action.allocation] {
       allocations_.erase(number);
       CheckShutdown();
     });
-    if (Inference* waiting = Find(loader_id)) EndError(*waiting, OffloadError::Of(launched));
+    EndRequests(bound, OffloadError::Of(launched), false);
     return;
   }
   ReportProgress(*held.process, {"spawn", 0, 0});

@@ -37,7 +37,9 @@ bool IsLasting(Reason reason) {
 
 void Supervisor::OnStep(Allocation& allocation, AllocationEvent event, AllocationStep step) {
   const Allocation::Plan& plan = allocation.plan();
-  admission::AdmissionCoordinator& coordinator = Coordinator();
+  // A deadline that passed while it was spawned has to find it in the ledger: the clock is looked at behind that.
+  const bool spawned = step.action == AllocationAction::kAwaitHello;
+  admission::AdmissionCoordinator& coordinator = spawned ? *coordinator_ : Coordinator();
   switch (step.action) {
     case AllocationAction::kReject:
       Warn(fmt::format("{}: event {} cannot happen in {}", plan.id, NameOf(event), admission::NameOf(step.next)));

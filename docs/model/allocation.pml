@@ -35,7 +35,6 @@ typedef Allocation {
   bit alive;       /* the kernel's view: it runs */
   bit exists;      /* launched and not reaped */
   bit signalled;   /* SIGKILL is on its way */
-  bit planned;     /* the daemon ended it on purpose */
   bit charged;
   bit reaped;
   bit settled;
@@ -104,7 +103,7 @@ inline retire(x) {
 inline kill(x) {
   fire(x, E_stop);
   if
-  :: action == A_kill || action == A_retry_kill || action == A_hasten -> a[x].signalled = 1; a[x].planned = 1;
+  :: action == A_kill || action == A_retry_kill || action == A_hasten -> a[x].signalled = 1;
 #if MUTANT == 1
      if /* the charge goes with the signal, not with the end */
      :: a[x].charged && a[x].state == S_TEARDOWN -> a[x].charged = 0; charged--
@@ -147,9 +146,11 @@ inline lost(r, x) {
         :: else
         fi;
         if
-        :: r == target || stopping || q[r].deaths == ATTEMPTS || (a[x].draining && a[x].planned) ->
-           terminal(r, Q_fail)
-        :: else -> q[r].state = R_QUEUED; q[r].on = NONE
+        :: r == target || stopping || q[r].deaths == ATTEMPTS -> terminal(r, Q_fail)
+        :: else ->
+           request_step(r, Q_lost_worker);
+           assert(action == D_requeue);
+           q[r].on = NONE
         fi
      fi
   :: else
@@ -214,7 +215,6 @@ inline answer(x) {
   lost(1, x);
   lost(2, x);
   a[x].signalled = 0; /* what nobody asks for any more is no difference between states */
-  a[x].planned = 0;
   a[x].draining = 0;
   confirm(x)
 }

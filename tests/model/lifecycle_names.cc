@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kLastAllocationAction = AllocationAction::kRetryKill;
 constexpr size_t kPiece = 30;
-constexpr auto kLastRequestAction = RequestAction::kEndError;
+constexpr auto kLastRequestAction = RequestAction::kRequeue;
 
 std::string Name(const char* prefix, std::string_view name) {
   std::string out = prefix;

@@ -158,8 +158,12 @@ void Worker::Begin(const v1::WorkerGenerate& generate) {
   if (sequences_.size() >= configure_.sequences()) {
     violations_.push_back(fmt::format("request {} beyond its {} sequences", generate.handle(), configure_.sequences()));
   }
-  const Oracle oracle(generate.prompt(), generate.sampling().seed(), generate.max_tokens());
+  // A resumed one comes with the ids that its first worker made of its prompt.
+  std::string prompt = generate.prompt();
+  for (const int32_t id : generate.token_ids().ids()) prompt += static_cast<char>(id);
+  const Oracle oracle(prompt, generate.sampling().seed(), generate.max_tokens());
   Sequence sequence{oracle, static_cast<size_t>(generate.resume_ids_size()), false};
+  if (sequence.produced > oracle.length) violations_.emplace_back("resumed behind its end");
   for (size_t i = 0; i < sequence.produced; ++i) {
     if (generate.resume_ids(static_cast<int>(i)) != oracle.TokenAt(i)) {
       violations_.push_back(fmt::format("handle {}: resumed with a wrong token at {}", generate.handle(), i));
@@ -168,7 +172,7 @@ void Worker::Begin(const v1::WorkerGenerate& generate) {
   if (!sequences_.emplace(generate.handle(), sequence).second) violations_.emplace_back("a handle used twice");
   v1::WorkerFrame frame;
   frame.mutable_started()->set_handle(generate.handle());
-  for (const char c : generate.prompt()) frame.mutable_started()->add_prompt_ids(static_cast<unsigned char>(c));
+  for (const char c : prompt) frame.mutable_started()->add_prompt_ids(static_cast<unsigned char>(c));
   frame.mutable_started()->set_context(configure_.context());
   SendFrame(frame);
 }
