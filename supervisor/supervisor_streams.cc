@@ -127,11 +127,12 @@ absl::Status Supervisor::OnSequence(Allocation& allocation, const v1::SequenceSt
   if (!inference.run_started && !failed && step.finish_reason() != v1::FINISH_REASON_CANCELLED) {
     return Violation(fmt::format("handle {} produced before it started", step.handle()));
   }
-  if (step.index() != inference.ids.size() && !failed) {
+  const bool says_something = step.tokens_size() > 0 || !step.text().empty();
+  if (step.index() != inference.ids.size() && (!failed || says_something)) {
     return Violation(
         fmt::format("handle {} is at token {}, its step says {}", step.handle(), inference.ids.size(), step.index()));
   }
-  if (step.tokens_size() > 0 || !step.text().empty()) {
+  if (says_something) {
     if (inference.ids.empty() && step.tokens_size() > 0) inference.first_token_at = loop_.now();
     DeltaEvent delta;
     delta.index = step.index();

@@ -275,9 +275,15 @@ class FakeWorker {
       Send(frame);
       Freeze();
     }
-    if (fault == "wrong_index") {
+    if (fault == "wrong_index" || fault == "failed_wrong_index") {
       v1::WorkerFrame frame = EndFrame(handle, v1::FINISH_REASON_STOP);
-      frame.mutable_step()->mutable_sequences(0)->set_index(99);
+      v1::SequenceStep& step = *frame.mutable_step()->mutable_sequences(0);
+      step.set_index(99);
+      if (fault == "failed_wrong_index") {
+        step.clear_finish_reason();
+        step.set_error_reason(v1::REASON_INTERNAL);
+        step.set_text("late");
+      }
       Send(frame);
       Freeze();
     }

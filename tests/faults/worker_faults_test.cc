@@ -72,6 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Fault{"half_frame", Reason::kWorkerProtocolError}, Fault{"giant", Reason::kWorkerProtocolError},
                     Fault{"wrong_id", Reason::kWorkerProtocolError, "not running"},
                     Fault{"wrong_index", Reason::kWorkerProtocolError, "token 3"},
+                    Fault{"failed_wrong_index", Reason::kWorkerProtocolError, "token 3"},
                     Fault{"close_socket", Reason::kWorkerProtocolError, "closed its control socket"},
                     Fault{"freeze", Reason::kWorkerStalled, "no progress in decode"},
                     Fault{"stop", Reason::kWorkerStalled, "no progress in decode"},
