@@ -175,7 +175,8 @@ TEST_F(ConfDTest, AFileWithoutPiecesIsWhole) {
 
 TEST(ConfigTest, WhatIsShownReadsBackToTheSameConfiguration) {
   auto changed = Load(
-      "[queue]\nwait = \"90s\"\n[budget]\nprofile = \"custom\"\nbytes = \"3 GiB\"\n[residency]\npin = [\"a\\\"b\"]\n");
+      "[queue]\nwait = \"90s\"\n[budget]\nprofile = \"custom\"\nbytes = \"3 GiB\"\n[residency]\npin = [\"a\\\"b\", "
+      "\"c\\rd\\u007f\"]\n");
   ASSERT_TRUE(changed.ok()) << changed.status();
   std::string text;
   for (const ShownSetting& setting : Show(*changed)) {
