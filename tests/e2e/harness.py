@@ -345,9 +345,10 @@ class Wire:
         frame.request_id = request_id
         return frame
 
-    def send(self, frame):
-        payload = frame.SerializeToString()
-        self.socket.sendall(struct.pack("<I", len(payload)) + payload)
+    def send(self, *frames):
+        """In one piece: the daemon reads the last one before anything comes of the first."""
+        payloads = [frame.SerializeToString() for frame in frames]
+        self.socket.sendall(b"".join(struct.pack("<I", len(payload)) + payload for payload in payloads))
 
     def read(self, size):
         data = b""

@@ -31,16 +31,18 @@ class Stream:
     def __init__(self, daemon, model):
         self.wire = Wire(daemon)
         check(self.wire.receive().HasField("hello"), "no hello")
-        self.wire.send(self.wire.generate(1, model, "Once", TOKENS))
-        self.grant(1)
+        self.wire.send(self.wire.generate(1, model, "Once", TOKENS), self.granting(1))
         self.wire.socket.setblocking(False)
         self.data, self.ids, self.end = b"", [], None
 
-    def grant(self, up_to):
+    def granting(self, up_to):
         frame = self.wire.frame(2)
         frame.grant.target_request_id = 1
         frame.grant.up_to_index = up_to
-        self.wire.send(frame)
+        return frame
+
+    def grant(self, up_to):
+        self.wire.send(self.granting(up_to))
 
     def read(self):
         piece = self.wire.socket.recv(1 << 16)
