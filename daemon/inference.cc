@@ -243,6 +243,11 @@ void Inference::UpdatePause() {
   offload_.Pause(id(), wanted);
 }
 
-void Inference::LingerFromNow() { expires_at_ = clock_.Monotonic() + traits_.linger; }
+void Inference::LingerFromNow() {
+  const Duration until = clock_.Monotonic() + traits_.linger;
+  // Taken over from an earlier daemon, its client still has the time it was given to come back.
+  const bool awaited = restored_ && listener_ == nullptr && expires_at_.has_value();
+  expires_at_ = awaited ? std::max(*expires_at_, until) : until;
+}
 
 }  // namespace bulkhead::daemon
