@@ -84,27 +84,42 @@ class Demo:
     def resident(self):
         return next((entry for entry in self.ask("ps")["models"] if entry["model"] == self.model), None)
 
-    def kill_worker(self):
-        self.say(f"Kill the worker (pid {self.worker['pid']}) with SIGKILL at token {KILL_AT} of a stream")
+    def stream(self, *words, kill=None):
+        """(exit code, events, what it said on stderr) of a client whose worker, where `kill` names it, dies at a token."""
         client = subprocess.Popen(
-            self.command("--json", "run", self.model, "Tell me a story.", "--seed", "8", "--ignore-eos"),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.command("--json", "run", self.model, "Tell me a story.", "--seed", "8", "--ignore-eos", "--max-tokens",
+                         "900", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         tokens, events = 0, []
         for line in client.stdout:
             events.append(json.loads(line))
             before = tokens
             tokens += len(events[-1].get("tokens", []))
-            if before < KILL_AT <= tokens:
-                os.kill(self.worker["pid"], signal.SIGKILL)
+            if kill is not None and before < KILL_AT <= tokens:
+                os.kill(kill, signal.SIGKILL)
         errors = client.stderr.read().decode()
-        code = client.wait(30)
-        print("".join(event.get("text", "") for event in events if event["event"] == "delta"))
-        print(f"... and then the client saw, after {tokens} tokens:\n{errors}exit code {code}")
-        expect(tokens >= KILL_AT, f"the stream ended after {tokens} tokens")
-        expect(code == 5, f"the client's exit code is {code}, not 5 (worker died)")
-        expect(events[-1]["event"] == "error" and events[-1]["reason"] == "WORKER_CRASHED", f"it saw {events[-1]}")
+        return client.wait(30), events, errors
+
+    def kill_worker(self):
+        self.say(f"Kill the worker (pid {self.worker['pid']}) with SIGKILL at token {KILL_AT} of a stream")
+        _, undisturbed, _ = self.stream()
+        code, events, errors = self.stream(kill=self.worker["pid"])
+        resumed = [event for event in events if event["event"] == "resumed"]
+        print(f"{text_of(events)[:200]}...")
+        print(f"the client saw {resumed} and {len(ids_of(events))} tokens; exit code {code}{errors}")
+        expect(code == 0 and len(resumed) == 1, f"exit code {code}, {len(resumed)} resumptions")
+        expect(ids_of(events) == ids_of(undisturbed), "the tokens are not those of a stream that nobody disturbed")
+        print("token for token it is the stream that nobody disturbed")
         expect(not alive(self.worker["pid"]), "the worker lives")
         expect(self.daemon.poll() is None, "the daemon died with its worker")
+        self.worker = self.resident()
+
+    def kill_without_resuming(self):
+        self.say("The same for a client that wants to be told instead")
+        code, events, errors = self.stream("--on-worker-death", "fail", kill=self.worker["pid"])
+        print(f"after {len(ids_of(events))} tokens the client saw:\n{errors}exit code {code}")
+        expect(len(ids_of(events)) >= KILL_AT, "the stream ended before its worker died")
+        expect(code == 5, f"the client's exit code is {code}, not 5 (worker died)")
+        expect(events[-1]["event"] == "error" and events[-1]["reason"] == "WORKER_CRASHED", f"it saw {events[-1]}")
         print(f"bulkheadd (pid {self.daemon.pid}) lives on; its record of the death:")
         self.show("deaths", "--last", "1")
 
@@ -135,6 +150,7 @@ class Demo:
         self.stream_story()
         self.show_ps()
         self.kill_worker()
+        self.kill_without_resuming()
         self.generate_again()
         self.release()
         self.stop()
@@ -145,6 +161,14 @@ class Demo:
             self.daemon.wait()
         if failed and self.daemon is not None:
             print(f"--- the daemon's log\n{(self.directory / 'log').read_text(errors='replace')[-4000:]}", file=sys.stderr)
+
+
+def text_of(events):
+    return "".join(event["text"] for event in events if event["event"] == "delta")
+
+
+def ids_of(events):
+    return [token["id"] for event in events if event["event"] == "delta" for token in event["tokens"]]
 
 
 def alive(pid):
